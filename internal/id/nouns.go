@@ -1,0 +1,57 @@
+package id
+
+type (
+	orgKind        struct{}
+	projectKind    struct{}
+	keyKind        struct{}
+	instanceKind   struct{}
+	assignmentKind struct{}
+	claimKind      struct{}
+	operationKind  struct{}
+	eventKind      struct{}
+	segmentKind    struct{}
+	invoiceKind    struct{}
+	hostKind       struct{}
+	gpuKind        struct{}
+	joinTokenKind  struct{}
+	priceBookKind  struct{}
+	priceVerKind   struct{}
+	requestKind    struct{}
+)
+
+func (orgKind) prefix() string        { return "org" }
+func (projectKind) prefix() string    { return "proj" }
+func (keyKind) prefix() string        { return "key" }
+func (instanceKind) prefix() string   { return "inst" }
+func (assignmentKind) prefix() string { return "asg" }
+func (claimKind) prefix() string      { return "claim" }
+func (operationKind) prefix() string  { return "op" }
+func (eventKind) prefix() string      { return "evt" }
+func (segmentKind) prefix() string    { return "seg" }
+func (invoiceKind) prefix() string    { return "inv" }
+func (hostKind) prefix() string       { return "host" }
+func (gpuKind) prefix() string        { return "gpu" }
+func (joinTokenKind) prefix() string  { return "join" }
+func (priceBookKind) prefix() string  { return "pbk" }
+func (priceVerKind) prefix() string   { return "ver" }
+func (requestKind) prefix() string    { return "req" }
+
+// One type a noun; the comment is the prefix of its text.
+type (
+	Org          = ID[orgKind]        // org
+	Project      = ID[projectKind]    // proj
+	Key          = ID[keyKind]        // key
+	Instance     = ID[instanceKind]   // inst
+	Assignment   = ID[assignmentKind] // asg
+	Claim        = ID[claimKind]      // claim
+	Operation    = ID[operationKind]  // op
+	Event        = ID[eventKind]      // evt
+	Segment      = ID[segmentKind]    // seg
+	Invoice      = ID[invoiceKind]    // inv
+	Host         = ID[hostKind]       // host
+	GPU          = ID[gpuKind]        // gpu
+	JoinToken    = ID[joinTokenKind]  // join
+	PriceBook    = ID[priceBookKind]  // pbk
+	PriceVersion = ID[priceVerKind]   // ver
+	Request      = ID[requestKind]    // req
+)

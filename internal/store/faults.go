@@ -1,0 +1,83 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tranche-cloud/tranche/internal/fault"
+)
+
+// constraintFaults is the one table constraint name → fault. A constraint that is
+// not here is a broken promise of ours and comes back as internal.
+var constraintFaults = map[string]*fault.Error{
+	"instances_name":       fault.New(fault.Conflict, "name.taken", "A live instance of this project has that name.").Suggest("Choose another name, or delete that instance."),
+	"projects_name":        fault.New(fault.Conflict, "name.taken", "A project of this organization has that name.").Suggest("Choose another name."),
+	"organizations_name":   fault.New(fault.Conflict, "name.taken", "An organization has that name.").Suggest("Choose another name."),
+	"hosts_name":           fault.New(fault.Conflict, "name.taken", "A host has that name.").Suggest("Choose another name, or retire that host."),
+	"price_books_name":     fault.New(fault.Conflict, "name.taken", "A price book has that name."),
+	"price_versions_start": fault.New(fault.Conflict, "state.conflict", "A version of this price book starts at that instant.").Suggest("Choose another effective_from; versions are immutable."),
+	"claim_cells_pkey":     fault.New(fault.Conflict, "state.conflict", "Another claim took the slot first."),
+	"hosts_vcpu_fits":      fault.New(fault.Conflict, "state.conflict", "The host's CPUs are taken."),
+	"hosts_ram_fits":       fault.New(fault.Conflict, "state.conflict", "The host's memory is taken."),
+	"host_bindings_pkey":   fault.New(fault.Conflict, "state.conflict", "The host is bound to another organization."),
+	"claims_host_binding":  fault.New(fault.Conflict, "state.conflict", "The host is bound to another organization."),
+	"gpu_bindings_pkey":    fault.New(fault.Conflict, "state.conflict", "The GPU is bound to another organization."),
+
+	"claim_slots_gpu_binding": fault.New(fault.Conflict, "state.conflict", "The GPU is bound to another organization."),
+	"instances_client_token":  fault.New(fault.Conflict, "state.conflict", "An instance was already created with that client_token.").Suggest("Read the instances and look for the client_token."),
+	"invoices_billed_once":    fault.New(fault.Conflict, "state.conflict", "That period is already invoiced."),
+	"invoices_finalized":      fault.New(fault.Conflict, "state.conflict", "A finalized invoice cannot change."),
+}
+
+// mapError turns what Postgres said into a fault; faults and nil pass unchanged.
+func mapError(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*fault.Error](err); ok {
+		return err
+	}
+	if errors.Is(err, pgx.ErrNoRows) {
+		return NotFound().Because(err)
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return unavailable(err)
+	}
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
+		if pgconn.SafeToRetry(err) || isConnectionError(err) {
+			return unavailable(err)
+		}
+		return err
+	}
+	if f, ok := constraintFaults[pg.ConstraintName]; ok {
+		return f.Because(err)
+	}
+	switch pg.Code {
+	case "40001", "40P01", "55P03", "57P01", "57P02", "57P03", "53300":
+		// serialization, deadlock, lock timeout, shutdown, start-up, too many connections
+		return unavailable(err)
+	}
+	return err
+}
+
+func isConnectionError(err error) bool {
+	_, ok := errors.AsType[*pgconn.ConnectError](err)
+	return ok || errors.Is(err, pgx.ErrTxClosed) || err.Error() == "conn closed" ||
+		pgconn.Timeout(err) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF)
+}
+
+// NotFound is what a row that is absent, or not visible, looks like.
+func NotFound() *fault.Error {
+	return fault.New(fault.NotFound, "resource.not_found", "There is no such resource.").
+		Suggest("Check the id and the project; deleted resources stay readable for 30 days.")
+}
+
+func unavailable(err error) *fault.Error {
+	return fault.New(fault.Unavailable, "service.unavailable", "The service cannot answer right now.").
+		Suggest("Try again in a moment.").Because(err)
+}
