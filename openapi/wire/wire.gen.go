@@ -144,6 +144,33 @@ func (e GpuMode) Valid() bool {
 	}
 }
 
+// Defines values for GpuModeState.
+const (
+	GpuModeStateDraining  GpuModeState = "draining"
+	GpuModeStateFailed    GpuModeState = "failed"
+	GpuModeStateSettled   GpuModeState = "settled"
+	GpuModeStateSwitching GpuModeState = "switching"
+	GpuModeStateVerifying GpuModeState = "verifying"
+)
+
+// Valid indicates whether the value is a known member of the GpuModeState enum.
+func (e GpuModeState) Valid() bool {
+	switch e {
+	case GpuModeStateDraining:
+		return true
+	case GpuModeStateFailed:
+		return true
+	case GpuModeStateSettled:
+		return true
+	case GpuModeStateSwitching:
+		return true
+	case GpuModeStateVerifying:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for HostIsolation.
 const (
 	HostIsolationSandboxed     HostIsolation = "sandboxed"
@@ -170,22 +197,22 @@ func (e HostIsolation) Valid() bool {
 
 // Defines values for HostLiveness.
 const (
-	HostLivenessAlive     HostLiveness = "alive"
-	HostLivenessNeverSeen HostLiveness = "never_seen"
-	HostLivenessSuspect   HostLiveness = "suspect"
-	HostLivenessUnknown   HostLiveness = "unknown"
+	HostLivenessLive     HostLiveness = "live"
+	HostLivenessSuspect  HostLiveness = "suspect"
+	HostLivenessUnknown  HostLiveness = "unknown"
+	HostLivenessUnproven HostLiveness = "unproven"
 )
 
 // Valid indicates whether the value is a known member of the HostLiveness enum.
 func (e HostLiveness) Valid() bool {
 	switch e {
-	case HostLivenessAlive:
-		return true
-	case HostLivenessNeverSeen:
+	case HostLivenessLive:
 		return true
 	case HostLivenessSuspect:
 		return true
 	case HostLivenessUnknown:
+		return true
+	case HostLivenessUnproven:
 		return true
 	default:
 		return false
@@ -526,6 +553,7 @@ type AdminOffer struct {
 
 	// Mode How a GPU is shared.
 	Mode GpuMode `json:"mode"`
+	Pool string  `json:"pool"`
 
 	// PricePerHour Price in the default price book; null: not listed.
 	PricePerHour nullable.Nullable[Price] `json:"price_per_hour"`
@@ -568,8 +596,8 @@ type ApiKey struct {
 	LastUsedAt nullable.Nullable[Timestamp] `json:"last_used_at"`
 	Name       string                       `json:"name"`
 
-	// Projects Empty: all.
-	Projects  []string                     `json:"projects"`
+	// Project Null: all of the organization.
+	Project   nullable.Nullable[string]    `json:"project"`
 	RevokedAt nullable.Nullable[Timestamp] `json:"revoked_at"`
 	Scopes    []Scope                      `json:"scopes"`
 
@@ -583,8 +611,8 @@ type ApiKeyCreate struct {
 	ExpiresAt *Timestamp `json:"expires_at,omitempty"`
 	Name      string     `json:"name"`
 
-	// Projects Restrict the key to these projects. Default: all.
-	Projects *[]string `json:"projects,omitempty"`
+	// Project Restrict the key to this project. Default: all of the organization.
+	Project *string `json:"project,omitempty"`
 
 	// Scopes At most the creator's. Default: all of the creator's (for the first key of an organization, all of the organization's).
 	Scopes *[]Scope `json:"scopes,omitempty"`
@@ -629,9 +657,12 @@ type Gpu struct {
 	Index     int32  `json:"index"`
 	MemoryMib int32  `json:"memory_mib"`
 
-	// Mode Mode with its parameter, for example `mig` or `mps:4x25`.
-	Mode  string `json:"mode"`
-	Model string `json:"model"`
+	// Mode Observed mode with its parameter, for example `mig` or `mps:4x25`.
+	Mode string `json:"mode"`
+
+	// ModeState Where a change of mode stands.
+	ModeState GpuModeState `json:"mode_state"`
+	Model     string       `json:"model"`
 
 	// Organization The organization the GPU is bound to; null: none.
 	Organization nullable.Nullable[string] `json:"organization"`
@@ -660,6 +691,9 @@ type GpuList struct {
 // GpuMode How a GPU is shared.
 type GpuMode string
 
+// GpuModeState Where a change of mode stands.
+type GpuModeState string
+
 // Host A GPU host.
 type Host struct {
 	AgentVersion nullable.Nullable[string] `json:"agent_version"`
@@ -682,8 +716,11 @@ type Host struct {
 	Organization nullable.Nullable[string] `json:"organization"`
 	Pool         string                    `json:"pool"`
 	RamMib       int32                     `json:"ram_mib"`
-	Region       string                    `json:"region"`
-	Simulated    bool                      `json:"simulated"`
+
+	// Reason Why it stands there.
+	Reason    nullable.Nullable[string] `json:"reason"`
+	Region    string                    `json:"region"`
+	Simulated bool                      `json:"simulated"`
 
 	// State Where a host stands.
 	State HostState `json:"state"`
@@ -723,9 +760,9 @@ type Identity struct {
 	Organization     nullable.Nullable[string] `json:"organization"`
 	OrganizationName nullable.Nullable[string] `json:"organization_name"`
 
-	// Projects The projects the key may use; empty: all of the organization.
-	Projects []string `json:"projects"`
-	Scopes   []Scope  `json:"scopes"`
+	// Project The only project the key may use; null: all of the organization.
+	Project nullable.Nullable[string] `json:"project"`
+	Scopes  []Scope                   `json:"scopes"`
 }
 
 // Instance A virtual GPU instance. One shape in every answer.
@@ -1021,6 +1058,9 @@ type Isolation struct {
 
 // JoinToken A join token. The secret is shown once.
 type JoinToken struct {
+	AutoApprove bool                      `json:"auto_approve"`
+	Cidr        nullable.Nullable[string] `json:"cidr"`
+
 	// CreatedAt An instant: RFC 3339, UTC, six digits of a second.
 	CreatedAt Timestamp `json:"created_at"`
 
@@ -1030,18 +1070,30 @@ type JoinToken struct {
 
 	// Id Id.
 	Id        string                       `json:"id"`
+	MaxHosts  int32                        `json:"max_hosts"`
 	Pool      string                       `json:"pool"`
 	RevokedAt nullable.Nullable[Timestamp] `json:"revoked_at"`
 
 	// Secret In the answer to the create only.
-	Secret nullable.Nullable[string]    `json:"secret"`
-	UsedAt nullable.Nullable[Timestamp] `json:"used_at"`
+	Secret nullable.Nullable[string] `json:"secret"`
+
+	// Used How many hosts have used it.
+	Used int32 `json:"used"`
 }
 
-// JoinTokenCreate A one-time token with which one host may ask to join.
+// JoinTokenCreate A token with which hosts may ask to join.
 type JoinTokenCreate struct {
+	// AutoApprove Default: false, so each host waits for an operator.
+	AutoApprove *bool `json:"auto_approve,omitempty"`
+
+	// Cidr Only from these addresses.
+	Cidr *string `json:"cidr,omitempty"`
+
 	// HostName Bind the token to this host name.
 	HostName *string `json:"host_name,omitempty"`
+
+	// MaxHosts How many hosts may use it. Default: 1.
+	MaxHosts *int32 `json:"max_hosts,omitempty"`
 
 	// Pool Default: `default`.
 	Pool *string `json:"pool,omitempty"`
@@ -1161,6 +1213,9 @@ type OfferPut struct {
 
 	// Mode How a GPU is shared.
 	Mode GpuMode `json:"mode"`
+
+	// Pool Default: `default`.
+	Pool *string `json:"pool,omitempty"`
 
 	// Profile Required unless the mode is `whole`: `1g.18gb`, `4x25` (mps), `2` (timeslice).
 	Profile *string `json:"profile,omitempty"`
@@ -1321,6 +1376,7 @@ type PriceBook struct {
 
 	// Currency ISO 4217 code.
 	Currency Currency `json:"currency"`
+	Default  bool     `json:"default"`
 
 	// Id Id.
 	Id       string         `json:"id"`
@@ -1332,6 +1388,9 @@ type PriceBook struct {
 type PriceBookCreate struct {
 	// Currency ISO 4217 code.
 	Currency Currency `json:"currency"`
+
+	// Default Whether organizations of its currency get it. Default: true for the first book of a currency.
+	Default *bool `json:"default,omitempty"`
 
 	// EffectiveFrom An instant: RFC 3339, UTC, six digits of a second.
 	EffectiveFrom *Timestamp `json:"effective_from,omitempty"`
