@@ -1,0 +1,56 @@
+package app
+
+import (
+	"log/slog"
+
+	"github.com/tranche-cloud/tranche/internal/auth"
+	"github.com/tranche-cloud/tranche/internal/clock"
+	"github.com/tranche-cloud/tranche/internal/store"
+)
+
+// Deps is what the use cases need from outside. A role leaves nil what it never
+// uses: only the API mints and verifies tokens.
+type Deps struct {
+	Store    *store.Store
+	Clock    clock.Clock // machine time
+	Hasher   auth.Hasher
+	Issuer   *auth.Issuer
+	Verifier *auth.Verifier
+	Box      *auth.Box
+	Log      *slog.Logger
+	// Dev marks a development installation: keys are trn_test_ keys and new
+	// organizations get ten times the default rate limits.
+	Dev bool
+}
+
+// App is the set of use cases of one process. It is safe for concurrent use.
+type App struct {
+	Deps
+	credentials *credentials
+	flights     *flights
+	stock       *stock
+}
+
+// New returns the use cases over their dependencies. A nil Log discards.
+func New(d Deps) *App {
+	if d.Log == nil {
+		d.Log = slog.New(slog.DiscardHandler)
+	}
+	return &App{
+		Deps: d, credentials: newCredentials(), flights: newFlights(), stock: &stock{},
+	}
+}
+
+// Caller is who asks, and the id of the request for audit rows and operations.
+type Caller struct {
+	auth.Principal
+	RequestID string
+}
+
+// actor names the caller in audit rows.
+func (c Caller) actor() string {
+	if c.Kind == auth.Operator {
+		return "operator/" + c.Key.String()
+	}
+	return "key/" + c.Key.String()
+}

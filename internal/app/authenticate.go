@@ -1,0 +1,5 @@
+package app
+
+type credentials struct{}
+
+func newCredentials() *credentials { return &credentials{} }

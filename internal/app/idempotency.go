@@ -1,0 +1,5 @@
+package app
+
+type flights struct{}
+
+func newFlights() *flights { return &flights{} }
