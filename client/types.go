@@ -1,0 +1,42 @@
+package client
+
+import "github.com/tranche-cloud/tranche/openapi/wire"
+
+// The shapes of the API, as openapi/openapi.yaml has them.
+type (
+	Identity           = wire.Identity
+	Offer              = wire.Offer
+	Instance           = wire.Instance
+	InstanceCreate     = wire.InstanceCreate
+	InstanceStatus     = wire.InstanceStatus
+	WaitStatus         = wire.WaitStatus
+	Operation          = wire.Operation
+	UsageItem          = wire.UsageItem
+	Invoice            = wire.Invoice
+	InvoiceLine        = wire.InvoiceLine
+	InvoiceSummary     = wire.InvoiceSummary
+	APIKey             = wire.ApiKey
+	APIKeyCreate       = wire.ApiKeyCreate
+	Organization       = wire.Organization
+	OrganizationCreate = wire.OrganizationCreate
+	Quota              = wire.Quota
+	RateLimits         = wire.RateLimits
+	Project            = wire.Project
+	Host               = wire.Host
+	GPU                = wire.Gpu
+	JoinToken          = wire.JoinToken
+	JoinTokenCreate    = wire.JoinTokenCreate
+	AdminOffer         = wire.AdminOffer
+	OfferPut           = wire.OfferPut
+	OfferPrice         = wire.OfferPrice
+	PriceBook          = wire.PriceBook
+	PriceBookCreate    = wire.PriceBookCreate
+	PriceVersion       = wire.PriceVersion
+	PriceVersionCreate = wire.PriceVersionCreate
+	InvoiceRun         = wire.InvoiceRun
+	Money              = wire.Money
+	Price              = wire.Price
+	Bucket             = wire.Bucket
+	UsageGroup         = wire.UsageGroup
+	Timestamp          = wire.Timestamp
+)
