@@ -124,6 +124,9 @@ func (s *Store) InOrg(ctx context.Context, org id.Org, fn func(*OrgTx) error) er
 	if org.IsZero() {
 		return fault.New(fault.Internal, "internal", "A tenant transaction needs an organization.")
 	}
+	if sh := s.shared(ctx); sh != nil {
+		return sh.inOrg(ctx, org, fn)
+	}
 	return s.in(ctx, `select set_config('role', 'tranche_org', true), set_config('tranche.org_id', $1, true)`,
 		uuid.UUID(org).String(), func(t tx) ([]notice, error) {
 			o := &OrgTx{tx: t, org: org}
@@ -136,6 +139,9 @@ func (s *Store) InOrg(ctx context.Context, org id.Org, fn func(*OrgTx) error) er
 // is a constant that says which duty needs to see every organization; it is the
 // application_name seen in pg_stat_activity.
 func (s *Store) InSystem(ctx context.Context, reason string, fn func(*SystemTx) error) error {
+	if sh := s.shared(ctx); sh != nil {
+		return sh.inSystem(ctx, reason, fn)
+	}
 	return s.in(ctx, `select set_config('role', 'tranche_system', true), set_config('application_name', $1, true)`,
 		"tranche: "+reason, func(t tx) ([]notice, error) {
 			o := &SystemTx{tx: t}
