@@ -632,6 +632,25 @@ type Bucket string
 // Currency ISO 4217 code.
 type Currency = string
 
+// EnvVar One variable.
+type EnvVar struct {
+	Name string `json:"name"`
+
+	// Secret Default: false. A secret value is never read back.
+	Secret *bool  `json:"secret,omitempty"`
+	Value  string `json:"value"`
+}
+
+// EnvVarView One variable as it is read back.
+type EnvVarView struct {
+	// Fingerprint Of a secret value, to see whether it changed; null when not secret.
+	Fingerprint nullable.Nullable[string] `json:"fingerprint"`
+	Name        string                    `json:"name"`
+
+	// Value Null when secret.
+	Value nullable.Nullable[string] `json:"value"`
+}
+
 // FieldProblem One refused part of a request.
 type FieldProblem struct {
 	// Code What is wrong, stable.
@@ -778,7 +797,7 @@ type Instance struct {
 	// CreatedAt An instant: RFC 3339, UTC, six digits of a second.
 	CreatedAt Timestamp                    `json:"created_at"`
 	DeletedAt nullable.Nullable[Timestamp] `json:"deleted_at"`
-	Env       map[string]string            `json:"env"`
+	Env       []EnvVarView                 `json:"env"`
 
 	// Generation Accepted intents; what If-Match compares.
 	Generation int64         `json:"generation"`
@@ -841,8 +860,8 @@ type InstanceCreate struct {
 	// Command Default: the image's.
 	Command *[]string `json:"command,omitempty"`
 
-	// Env Environment of the main process. Not for secrets.
-	Env *map[string]string `json:"env,omitempty"`
+	// Env Environment of the main process. No name twice.
+	Env *[]EnvVar `json:"env,omitempty"`
 
 	// Image OCI reference.
 	Image string `json:"image"`
