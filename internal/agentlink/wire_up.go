@@ -1,0 +1,275 @@
+package agentlink
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/tranche-cloud/tranche/internal/agentlink/agentv1"
+	"github.com/tranche-cloud/tranche/internal/gpu"
+	"github.com/tranche-cloud/tranche/internal/id"
+	"github.com/tranche-cloud/tranche/internal/instance"
+	"github.com/tranche-cloud/tranche/internal/units"
+)
+
+// absent is how an age that does not exist travels: ages are sent plus one
+// microsecond, so that 0 on the wire means "it did not happen".
+const absent = -1 * time.Microsecond
+
+func ageOut(d time.Duration) int64 {
+	if d < 0 {
+		return 0
+	}
+	return d.Microseconds() + 1
+}
+
+func ageIn(us int64) time.Duration {
+	if us <= 0 {
+		return absent
+	}
+	return time.Duration(us-1) * time.Microsecond
+}
+
+// HelloOut maps to the wire.
+func HelloOut(h Hello) *agentv1.Hello {
+	return &agentv1.Hello{
+		BootId: h.BootID, ProcessNonce: h.Nonce, StreamCounter: h.Counter,
+		AgentVersion: h.AgentVersion, MachineId: h.MachineID, Timeline: h.Timeline,
+	}
+}
+
+// HelloIn maps from the wire. Boot id and nonce must be there.
+func HelloIn(m *agentv1.Hello) (Hello, error) {
+	h := Hello{
+		BootID: m.GetBootId(), Nonce: m.GetProcessNonce(), Counter: m.GetStreamCounter(),
+		AgentVersion: m.GetAgentVersion(), MachineID: m.GetMachineId(), Timeline: m.GetTimeline(),
+	}
+	if h.BootID == "" || h.Nonce == "" {
+		return Hello{}, fmt.Errorf("hello: boot id or process nonce is missing")
+	}
+	return h, nil
+}
+
+// InventoryOut maps to the wire.
+func InventoryOut(v Inventory) *agentv1.Inventory {
+	m := &agentv1.Inventory{
+		Failed: v.Failed, Failure: v.Failure, Vcpu: uint32(v.VCPU), RamMib: int64(v.RAM),
+		DriverName: v.Driver, DriverVersion: v.DriverVersion, Simulated: v.Simulated,
+	}
+	for _, g := range v.GPUs {
+		m.Gpus = append(m.Gpus, gpuOut(g))
+	}
+	return m
+}
+
+// InventoryIn maps from the wire; modes must parse and UUIDs be unique.
+func InventoryIn(m *agentv1.Inventory) (Inventory, error) {
+	v := Inventory{
+		Failed: m.GetFailed(), Failure: m.GetFailure(), VCPU: int(m.GetVcpu()), RAM: units.MiB(m.GetRamMib()),
+		Driver: m.GetDriverName(), DriverVersion: m.GetDriverVersion(), Simulated: m.GetSimulated(),
+	}
+	seen := map[string]bool{}
+	for _, w := range m.GetGpus() {
+		g, err := gpuIn(w, v.Simulated)
+		if err != nil {
+			return Inventory{}, fmt.Errorf("inventory: gpu %q: %w", w.GetUuid(), err)
+		}
+		if g.Device.UUID == "" || seen[g.Device.UUID] {
+			return Inventory{}, fmt.Errorf("inventory: gpu %q is unnamed or there twice", g.Device.UUID)
+		}
+		seen[g.Device.UUID] = true
+		v.GPUs = append(v.GPUs, g)
+	}
+	return v, nil
+}
+
+func gpuOut(g InventoryGPU) *agentv1.GPU {
+	d := g.Device
+	m := &agentv1.GPU{
+		Uuid: d.UUID, Pci: d.PCI, Ordinal: uint32(g.Ordinal), Model: d.Model, Name: d.Name,
+		MemoryMib: int64(d.Memory), SmCount: uint32(d.SMs), Mode: g.Mode.String(), ModeDesired: g.Desired.String(),
+		Health: g.Health, MemorySlices: uint32(d.MemorySlices), ComputeSlices: uint32(d.ComputeUnits),
+		Media: enginesOut(d.Engines), PlacementsSource: g.PlacementsSource,
+		Capabilities: &agentv1.Capabilities{
+			Mig: d.Capabilities.MIG, ModeNeedsReset: d.Capabilities.ModeNeedsReset, Mps: d.Capabilities.MPS,
+			ComputeCapability: d.Capabilities.ComputeCapability, EnforcedMemoryLimit: d.Capabilities.EnforcedMemoryLimit,
+		},
+	}
+	for _, p := range d.Profiles {
+		w := &agentv1.Profile{
+			Id: int32(p.ID), Name: p.Name, Compute: uint32(p.Compute), Size: uint32(p.MemoryUnits),
+			MemoryMib: int64(p.Memory), SmCount: uint32(p.SMs), MaxInstances: uint32(p.MaxInstances),
+			Media: enginesOut(p.Engines),
+		}
+		for _, at := range p.Placements {
+			w.Starts = append(w.Starts, uint32(at.Start))
+		}
+		m.Profiles = append(m.Profiles, w)
+	}
+	return m
+}
+
+func gpuIn(m *agentv1.GPU, simulated bool) (InventoryGPU, error) {
+	mode, err := gpu.ParseMode(m.GetMode())
+	if err != nil {
+		return InventoryGPU{}, err
+	}
+	desired, err := modeIn(m.GetModeDesired())
+	if err != nil {
+		return InventoryGPU{}, err
+	}
+	c := m.GetCapabilities()
+	d := gpu.Device{
+		UUID: m.GetUuid(), PCI: m.GetPci(), Model: m.GetModel(), Name: m.GetName(),
+		Memory: units.MiB(m.GetMemoryMib()), SMs: int(m.GetSmCount()),
+		MemorySlices: int(m.GetMemorySlices()), ComputeUnits: int(m.GetComputeSlices()),
+		Engines: enginesIn(m.GetMedia()), Simulated: simulated,
+		Capabilities: gpu.Capabilities{
+			MIG: c.GetMig(), ModeNeedsReset: c.GetModeNeedsReset(), MPS: c.GetMps(),
+			ComputeCapability: c.GetComputeCapability(), EnforcedMemoryLimit: c.GetEnforcedMemoryLimit(),
+		},
+	}
+	for _, p := range m.GetProfiles() {
+		q := gpu.Profile{
+			ID: int(p.GetId()), Name: p.GetName(), Compute: int(p.GetCompute()), MemoryUnits: int(p.GetSize()),
+			Memory: units.MiB(p.GetMemoryMib()), SMs: int(p.GetSmCount()), MaxInstances: int(p.GetMaxInstances()),
+			Engines: enginesIn(p.GetMedia()),
+		}
+		for _, s := range p.GetStarts() {
+			q.Placements = append(q.Placements, gpu.Placement{Start: int(s), Size: q.MemoryUnits})
+		}
+		d.Profiles = append(d.Profiles, q)
+	}
+	return InventoryGPU{
+		Device: d, Ordinal: int(m.GetOrdinal()), Mode: mode, Desired: desired,
+		Health: m.GetHealth(), PlacementsSource: m.GetPlacementsSource(),
+	}, nil
+}
+
+// modeIn reads a mode; "" is the zero mode.
+func modeIn(text string) (gpu.Mode, error) {
+	if text == "" {
+		return gpu.Mode{}, nil
+	}
+	return gpu.ParseMode(text)
+}
+
+func enginesOut(e gpu.Engines) *agentv1.MediaStock {
+	return &agentv1.MediaStock{
+		CopyEngines: uint32(e.Copy), Decoders: uint32(e.Decode), Encoders: uint32(e.Encode),
+		Jpeg: uint32(e.JPEG), Ofa: uint32(e.OFA),
+	}
+}
+
+func enginesIn(m *agentv1.MediaStock) gpu.Engines {
+	return gpu.Engines{
+		Copy: int(m.GetCopyEngines()), Decode: int(m.GetDecoders()), Encode: int(m.GetEncoders()),
+		JPEG: int(m.GetJpeg()), OFA: int(m.GetOfa()),
+	}
+}
+
+// ObservedOut maps to the wire.
+func ObservedOut(v Observed) *agentv1.Observed {
+	m := &agentv1.Observed{
+		Full: v.Full, Failed: v.Failed, Failure: v.Failure, AppliedVersion: v.Applied,
+		Hash: v.Hash, Unchanged: v.Unchanged, Gone: tombstonesOut(v.Gone),
+	}
+	for _, s := range v.Slices {
+		m.Slices = append(m.Slices, sliceOut(s))
+	}
+	return m
+}
+
+// ObservedIn maps from the wire; a slice without key or with an unknown state is
+// refused.
+func ObservedIn(m *agentv1.Observed) (Observed, error) {
+	v := Observed{
+		Full: m.GetFull(), Failed: m.GetFailed(), Failure: m.GetFailure(), Applied: m.GetAppliedVersion(),
+		Hash: m.GetHash(), Unchanged: m.GetUnchanged(),
+	}
+	var err error
+	if v.Gone, err = tombstonesIn(m.GetGone()); err != nil {
+		return Observed{}, fmt.Errorf("observed: %w", err)
+	}
+	for _, w := range m.GetSlices() {
+		s, err := sliceIn(w)
+		if err != nil {
+			return Observed{}, fmt.Errorf("observed: slice %q: %w", w.GetKey(), err)
+		}
+		v.Slices = append(v.Slices, s)
+	}
+	return v, nil
+}
+
+func sliceOut(s Slice) *agentv1.SliceReport {
+	m := &agentv1.SliceReport{
+		Key: s.Key, AssignmentId: s.Assignment.String(), Fence: s.Fence, Run: int32(s.Run),
+		State: string(s.State), RunState: string(s.RunState), RunAgeUs: ageOut(s.Age), EndedAgeUs: ageOut(s.EndedAge),
+		ExitCode: int32(s.ExitCode), ReasonCode: s.Reason.Code, ReasonDetail: s.Reason.Detail,
+	}
+	for _, t := range s.Slots {
+		m.Slots = append(m.Slots, &agentv1.SlotReport{
+			GpuUuid: t.Slot.GPU, GpuMode: t.Slot.Mode.String(), Profile: t.Slot.Name,
+			Start: uint32(t.Slot.Start), Size: uint32(t.Slot.Size),
+			DeviceUuid: t.Device, MemoryMib: int64(t.Memory), SmCount: uint32(t.SMs),
+		})
+	}
+	return m
+}
+
+var sliceStates = map[SliceState]bool{
+	SliceClaimed: true, SlicePresent: true, SliceReclaiming: true,
+	SliceOrphan: true, SliceQuarantined: true, SliceUnknown: true,
+}
+
+var runStates = map[instance.RunState]bool{
+	instance.RunNone: true, instance.RunPreparing: true, instance.RunRunning: true,
+	instance.RunExited: true, instance.RunFailed: true,
+}
+
+func sliceIn(m *agentv1.SliceReport) (Slice, error) {
+	s := Slice{
+		Key: m.GetKey(), Fence: m.GetFence(), Run: int(m.GetRun()),
+		State: SliceState(m.GetState()), RunState: instance.RunState(m.GetRunState()),
+		Age: ageIn(m.GetRunAgeUs()), EndedAge: ageIn(m.GetEndedAgeUs()), ExitCode: int(m.GetExitCode()),
+		Reason: instance.Problem{Code: m.GetReasonCode(), Detail: m.GetReasonDetail()},
+	}
+	if s.Key == "" || !sliceStates[s.State] || !runStates[s.RunState] {
+		return Slice{}, fmt.Errorf("no key, or unknown state %q, %q", s.State, s.RunState)
+	}
+	if err := s.Assignment.UnmarshalText([]byte(m.GetAssignmentId())); err != nil {
+		return Slice{}, err
+	}
+	for _, t := range m.GetSlots() {
+		mode, err := modeIn(t.GetGpuMode())
+		if err != nil {
+			return Slice{}, err
+		}
+		s.Slots = append(s.Slots, SliceSlot{
+			Slot: gpu.Slot{
+				GPU: t.GetGpuUuid(), Mode: mode, Name: t.GetProfile(), Start: int(t.GetStart()), Size: int(t.GetSize()),
+			},
+			Device: t.GetDeviceUuid(), Memory: units.MiB(t.GetMemoryMib()), SMs: int(t.GetSmCount()),
+		})
+	}
+	return s, nil
+}
+
+func tombstonesOut(list []Tombstone) []*agentv1.Tombstone {
+	var out []*agentv1.Tombstone
+	for _, t := range list {
+		out = append(out, &agentv1.Tombstone{AssignmentId: t.Assignment.String(), Fence: t.Fence})
+	}
+	return out
+}
+
+func tombstonesIn(list []*agentv1.Tombstone) ([]Tombstone, error) {
+	var out []Tombstone
+	for _, m := range list {
+		a, err := id.Parse[id.Assignment](m.GetAssignmentId())
+		if err != nil {
+			return nil, fmt.Errorf("tombstone: %w", err)
+		}
+		out = append(out, Tombstone{Assignment: a, Fence: m.GetFence()})
+	}
+	return out, nil
+}
