@@ -1,0 +1,154 @@
+package sim
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	"github.com/tranche-cloud/tranche/internal/gpu"
+	"github.com/tranche-cloud/tranche/internal/units"
+	"github.com/tranche-cloud/tranche/nodeagent/gpudrv"
+)
+
+// canCreate applies the driver's constraints to one more GPU instance: it needs
+// a legal start, free memory units, compute slices, the profile's maximum and
+// engines. The kind is "" when it fits.
+func (c card) canCreate(e entry, at gpudrv.Placement) (gpudrv.Kind, string) {
+	m := catalogue[c.Model]
+	if at.Size != e.size || !slices.Contains(e.starts, at.Start) {
+		return gpudrv.Invalid, e.Name + " has no placement " + strconv.Itoa(at.Start) + ":" + strconv.Itoa(at.Size)
+	}
+	taken := make([]bool, m.memoryUnits)
+	sum := e.Profile
+	count := 1
+	for _, in := range c.Instances {
+		o, _ := m.entry(in.Profile)
+		for u := in.Start; u < in.Start+o.size; u++ {
+			taken[u] = true
+		}
+		if in.Profile == e.ID {
+			count++
+		}
+		sum.Compute += o.Compute
+		sum.Copy += o.Copy
+		sum.Decode += o.Decode
+		sum.Encode += o.Encode
+		sum.JPEG += o.JPEG
+		sum.OFA += o.OFA
+	}
+	for u := at.Start; u < at.Start+at.Size; u++ {
+		if taken[u] {
+			return gpudrv.NoRoom, "memory unit " + strconv.Itoa(u) + " is taken"
+		}
+	}
+	stock := m.stock()
+	switch {
+	case sum.Compute > m.computeUnits:
+		return gpudrv.NoRoom, "compute slices are used up"
+	case count > e.MaxInstances:
+		return gpudrv.NoRoom, "no more instances of " + e.Name
+	case sum.Copy > stock.Copy || sum.Decode > stock.Decode || sum.Encode > stock.Encode ||
+		sum.JPEG > stock.JPEG || sum.OFA > stock.OFA:
+		return gpudrv.NoRoom, "engines are used up"
+	}
+	return "", ""
+}
+
+// stock is the whole chip: the profile that takes every compute slice.
+func (m model) stock() gpudrv.Profile {
+	for _, e := range m.profiles {
+		if e.Compute == m.computeUnits {
+			return e.Profile
+		}
+	}
+	return gpudrv.Profile{}
+}
+
+// instanceID numbers GPU instances by position, as drivers do: on eight units
+// the full one is 0, halves are 1 and 2, quarters 3 to 6, eighths from 7 on. Ids
+// are reused when the position is.
+func (m model) instanceID(at gpudrv.Placement) int {
+	return m.memoryUnits/at.Size - 1 + at.Start/at.Size
+}
+
+// migUUID depends on GPU, GPU instance and compute instance only, so it may name
+// one tenant's device after another's.
+func migUUID(gpuUUID string, gi, ci int) string {
+	key := gpuUUID + "/" + strconv.Itoa(gi) + "/" + strconv.Itoa(ci)
+	return "MIG-" + uuid.NewSHA1(uuidSpace, []byte(key)).String()
+}
+
+// describe is the driver's view of an instance.
+func (c card) describe(in instance) gpudrv.GPUInstance {
+	e, _ := catalogue[c.Model].entry(in.Profile)
+	out := gpudrv.GPUInstance{
+		ID: in.ID, Profile: in.Profile,
+		Placement: gpudrv.Placement{Start: in.Start, Size: e.size},
+		Compute:   []gpudrv.ComputeInstance{},
+	}
+	if in.HasCompute {
+		out.Compute = append(out.Compute, gpudrv.ComputeInstance{
+			ID: 0, UUID: migUUID(c.UUID, in.ID, 0), Memory: e.Memory, SMs: e.SMs,
+		})
+	}
+	return out
+}
+
+// smPair is the step in which MPS grants SMs.
+const smPair = 2
+
+// share is the driver's view of a handed-out unit.
+func (c card) share(unit int) gpudrv.Share {
+	m := catalogue[c.Model]
+	total := units.FromBytes(uint64(m.totalBytes))
+	if c.Mode.Kind == gpu.MPS {
+		sms := m.sms * c.Mode.Percent / 100
+		return gpudrv.Share{
+			Unit: unit, Memory: total * units.MiB(c.Mode.Percent) / 100,
+			SMs: sms / smPair * smPair, SMPercent: c.Mode.Percent,
+		}
+	}
+	n := c.Mode.Shares
+	return gpudrv.Share{Unit: unit, Memory: total / units.MiB(n), SMs: m.sms, SMPercent: 100 / n}
+}
+
+// holders lists who keeps a part of the card busy. Monitors are not named: the
+// driver does not see them as processes.
+func (c card) holders(on func(client) bool) (busy bool, named []gpudrv.Holder) {
+	for _, cl := range c.Clients {
+		if !on(cl) {
+			continue
+		}
+		busy = true
+		if !cl.Monitor {
+			named = append(named, gpudrv.Holder{PID: cl.PID, Name: cl.Name})
+		}
+	}
+	return busy, named
+}
+
+func (c card) usedBytes() int64 {
+	used := catalogue[c.Model].idleBytes
+	for _, cl := range c.Clients {
+		used += cl.UsedBytes
+	}
+	return min(used, catalogue[c.Model].totalBytes)
+}
+
+// loadPercent is how busy the card is: attached processes, at most 100.
+func (c card) loadPercent() int64 {
+	const perProcess = 25
+	n := int64(0)
+	for _, cl := range c.Clients {
+		if !cl.Monitor {
+			n += perProcess
+		}
+	}
+	return min(n, 100)
+}
+
+func (c card) milliwatts() int64 {
+	m := catalogue[c.Model]
+	return m.idleMilliwatt + (m.limitMilliwatt-m.idleMilliwatt)*c.loadPercent()/100
+}

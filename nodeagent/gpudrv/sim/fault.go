@@ -1,0 +1,172 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tranche-cloud/tranche/internal/gpu"
+	"github.com/tranche-cloud/tranche/nodeagent/gpudrv"
+)
+
+// The calls that faults may hit; the text is the error's Op.
+const (
+	OpRead                   = "read"
+	OpSetMode                = "set_mode"
+	OpCreateGPUInstance      = "create_gpu_instance"
+	OpDestroyGPUInstance     = "destroy_gpu_instance"
+	OpCreateComputeInstance  = "create_compute_instance"
+	OpDestroyComputeInstance = "destroy_compute_instance"
+	OpCreateShare            = "create_share"
+	OpDestroyShare           = "destroy_share"
+)
+
+// Fault makes the next calls fail before they do anything.
+type Fault struct {
+	GPU     string      // UUID; "" is any
+	Op      string      // one of the Op constants
+	Times   int         // how many calls; at least 1
+	Kind    gpudrv.Kind // the error they get
+	Holders []gpudrv.Holder
+	Hang    bool // instead of an error: no answer until the context ends
+}
+
+// Inject adds a fault. Faults are used up in the order they were added and do
+// not outlive the process.
+func (d *Driver) Inject(f Fault) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.faults = append(d.faults, f)
+}
+
+// strike uses up one injected fault that matches the call.
+func (d *Driver) strike(ctx context.Context, op, uuid string) error {
+	d.mu.Lock()
+	i := slices.IndexFunc(d.faults, func(f Fault) bool {
+		return f.Op == op && (f.GPU == "" || f.GPU == uuid)
+	})
+	if i < 0 {
+		d.mu.Unlock()
+		return nil
+	}
+	f := d.faults[i]
+	d.faults[i].Times--
+	if d.faults[i].Times <= 0 {
+		d.faults = slices.Delete(d.faults, i, i+1)
+	}
+	d.mu.Unlock()
+	if f.Hang {
+		<-ctx.Done()
+		return gpudrv.Refuse(gpudrv.Hung, op, uuid, "no answer in time").Because(ctx.Err())
+	}
+	return gpudrv.Refuse(f.Kind, op, uuid, "injected").HeldBy(f.Holders...)
+}
+
+// event changes a card from outside the driver, lost ones included.
+func (d *Driver) event(uuid string, f func(*card)) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	next := d.st.clone()
+	i := slices.IndexFunc(next.GPUs, func(c card) bool { return c.UUID == uuid })
+	if i < 0 {
+		return gpudrv.Refuse(gpudrv.NotFound, "event", uuid, "no gpu with this uuid")
+	}
+	next.GPUs[i].settleEnergy(d.now())
+	f(&next.GPUs[i])
+	if err := d.disk.save(next); err != nil {
+		return fmt.Errorf("store simulated gpus: %w", err)
+	}
+	d.st = next
+	return nil
+}
+
+// Lose makes a GPU fall off the bus until the next reboot.
+func (d *Driver) Lose(uuid string) error {
+	return d.event(uuid, func(c *card) { c.Lost, c.Recovery = true, "reboot" })
+}
+
+// Reset resets a GPU: its instances, shares and clients are gone, a pending MIG
+// switch takes effect.
+func (d *Driver) Reset(uuid string) error {
+	return d.event(uuid, func(c *card) {
+		c.Instances, c.Shares, c.Clients, c.Recovery = nil, nil, nil, ""
+		if isMIG := c.Mode.Kind == gpu.MIG; isMIG != c.MIGPending {
+			c.Mode = gpu.WholeMode()
+			if c.MIGPending {
+				c.Mode = gpu.MIGMode()
+			}
+		}
+	})
+}
+
+// Client is a process, or a monitor that no process list shows, on a GPU.
+type Client struct {
+	PID       int // unique among the GPU's clients
+	Name      string
+	Slot      gpu.Slot // where it is; the zero Slot is the GPU itself
+	Monitor   bool
+	UsedBytes int64
+}
+
+// Attach puts a client on a slot of a GPU, where it keeps the slot in use. It
+// fails with NotFound if the slot does not exist there.
+func (d *Driver) Attach(uuid string, cl Client) error {
+	found := true
+	err := d.event(uuid, func(c *card) {
+		in := client{PID: cl.PID, Name: cl.Name, GPUInstance: -1, Unit: -1, Monitor: cl.Monitor, UsedBytes: cl.UsedBytes}
+		switch cl.Slot.Mode.Kind {
+		case gpu.MIG:
+			i := slices.IndexFunc(c.Instances, func(i instance) bool {
+				return i.Profile == cl.Slot.Profile && i.Start == cl.Slot.Start
+			})
+			found = i >= 0
+			if found {
+				in.GPUInstance = c.Instances[i].ID
+			}
+		case gpu.MPS, gpu.TimeSlice:
+			found = slices.Contains(c.Shares, cl.Slot.Start)
+			in.Unit = cl.Slot.Start
+		}
+		if found {
+			c.Clients = append(c.Clients, in)
+		}
+	})
+	if err == nil && !found {
+		return gpudrv.Refuse(gpudrv.NotFound, "attach", uuid, "no slice %s", cl.Slot)
+	}
+	return err
+}
+
+// Detach ends a client; it does nothing if there is none with that PID.
+func (d *Driver) Detach(uuid string, pid int) error {
+	return d.event(uuid, func(c *card) {
+		c.Clients = slices.DeleteFunc(c.Clients, func(cl client) bool { return cl.PID == pid })
+	})
+}
+
+// Reboot is the host's reboot while this driver is open.
+func (d *Driver) Reboot() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	next := d.st.reboot(d.now())
+	if err := d.disk.save(next); err != nil {
+		return fmt.Errorf("store simulated gpus: %w", err)
+	}
+	d.st = next
+	return nil
+}
+
+// Reboot is the reboot of a host whose agent is not running.
+func Reboot(dir string) error {
+	d, err := openDisk(dir)
+	if err != nil {
+		return err
+	}
+	s, ok, err := d.load()
+	if err == nil && ok {
+		err = d.save(s.reboot(time.Now()))
+	}
+	return errors.Join(err, d.close())
+}

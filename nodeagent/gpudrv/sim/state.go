@@ -1,0 +1,191 @@
+package sim
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/tranche-cloud/tranche/internal/gpu"
+)
+
+// Names in the data folder.
+const (
+	stateFile   = "gpu-state.json"
+	lockFile    = "gpu-state.lock"
+	stateFormat = 1
+)
+
+// state is what the simulated driver and hardware know. It is replaced as a
+// whole on every change.
+type state struct {
+	Format int       `json:"format"`
+	Host   string    `json:"host"`
+	BootID string    `json:"boot_id"`
+	BootAt time.Time `json:"boot_at"`
+	GPUs   []card    `json:"gpus"` // in the driver's order of this boot
+}
+
+// card is one simulated GPU.
+type card struct {
+	UUID       string     `json:"uuid"`
+	Model      string     `json:"model"`
+	PCI        string     `json:"pci"`
+	Lost       bool       `json:"lost,omitempty"`
+	Mode       gpu.Mode   `json:"mode"`
+	MIGPending bool       `json:"mig_pending"`
+	Instances  []instance `json:"instances,omitempty"` // ascending by ID
+	Shares     []int      `json:"shares,omitempty"`    // units handed out, ascending
+	Clients    []client   `json:"clients,omitempty"`
+	Recovery   string     `json:"recovery,omitempty"` // "" is none
+	EnergyMJ   int64      `json:"energy_mj"`          // up to EnergyAt
+	EnergyAt   time.Time  `json:"energy_at"`
+}
+
+// instance is a GPU instance; HasCompute says whether its one full-width compute
+// instance, id 0, exists.
+type instance struct {
+	ID         int  `json:"id"`
+	Profile    int  `json:"profile"`
+	Start      int  `json:"start"`
+	HasCompute bool `json:"has_compute"`
+}
+
+// client is a process or a monitor that holds a device open. GPUInstance and
+// Unit are -1 when it is not on one. A monitor shows in no process list.
+type client struct {
+	PID         int    `json:"pid"`
+	Name        string `json:"name"`
+	GPUInstance int    `json:"gpu_instance"`
+	Unit        int    `json:"unit"`
+	Monitor     bool   `json:"monitor,omitempty"`
+	UsedBytes   int64  `json:"used_bytes"`
+}
+
+func (s state) clone() state {
+	s.GPUs = slices.Clone(s.GPUs)
+	for i := range s.GPUs {
+		c := &s.GPUs[i]
+		c.Instances = slices.Clone(c.Instances)
+		c.Shares = slices.Clone(c.Shares)
+		c.Clients = slices.Clone(c.Clients)
+	}
+	return s
+}
+
+// fresh is the state of a host that boots for the first time, already in the
+// modes that its operator set.
+func fresh(h FleetHost, at time.Time) state {
+	s := state{Format: stateFormat, Host: h.Name, BootID: uuid.NewString(), BootAt: at}
+	for i, d := range h.Devices() {
+		s.GPUs = append(s.GPUs, card{
+			UUID: d.UUID, Model: d.Model, PCI: fmt.Sprintf("00000000:%02x:00.0", 0x10+i),
+			Mode: d.Mode, MIGPending: d.Mode.Kind == gpu.MIG, EnergyAt: at,
+		})
+	}
+	return s
+}
+
+// reboot loses what real GPUs lose: instances, shares, clients, modes other than
+// MIG on models that keep it, and the order of the GPUs.
+func (s state) reboot(at time.Time) state {
+	s = s.clone()
+	s.BootID, s.BootAt = uuid.NewString(), at
+	for i := range s.GPUs {
+		c := &s.GPUs[i]
+		c.Instances, c.Shares, c.Clients = nil, nil, nil
+		c.Lost, c.Recovery = false, ""
+		c.EnergyMJ, c.EnergyAt = 0, at
+		keepsMIG := catalogue[c.Model].modeNeedsReset && c.MIGPending
+		c.Mode, c.MIGPending = gpu.WholeMode(), keepsMIG
+		if keepsMIG {
+			c.Mode = gpu.MIGMode()
+		}
+	}
+	if len(s.GPUs) > 1 {
+		s.GPUs = append(s.GPUs[1:], s.GPUs[0])
+	}
+	return s
+}
+
+// matches says whether the state belongs to the host of the fleet file.
+func (s state) matches(h FleetHost) error {
+	want := h.Devices()
+	if s.Host != h.Name || len(s.GPUs) != len(want) {
+		return fmt.Errorf("simulated state is of host %s with %d gpus, fleet says %s with %d",
+			s.Host, len(s.GPUs), h.Name, len(want))
+	}
+	for _, d := range want {
+		if !slices.ContainsFunc(s.GPUs, func(c card) bool { return c.UUID == d.UUID && c.Model == d.Model }) {
+			return fmt.Errorf("simulated state has no gpu %s (%s) that the fleet names", d.UUID, d.Model)
+		}
+	}
+	return nil
+}
+
+// disk is the data folder, held by one process at a time.
+type disk struct {
+	dir  string
+	lock *os.File
+}
+
+func openDisk(dir string) (disk, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return disk{}, fmt.Errorf("make folder of simulated gpus: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return disk{}, fmt.Errorf("open lock of simulated gpus: %w", err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return disk{}, errors.Join(fmt.Errorf("simulated gpus in %s are used by another process: %w", dir, err), f.Close())
+	}
+	return disk{dir: dir, lock: f}, nil
+}
+
+func (d disk) close() error { return d.lock.Close() }
+
+// load returns the stored state, or false when there is none.
+func (d disk) load() (state, bool, error) {
+	text, err := os.ReadFile(filepath.Join(d.dir, stateFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return state{}, false, nil
+	}
+	if err != nil {
+		return state{}, false, fmt.Errorf("read simulated gpus: %w", err)
+	}
+	var s state
+	if err := json.Unmarshal(text, &s); err != nil {
+		return state{}, false, fmt.Errorf("read simulated gpus in %s: %w", d.dir, err)
+	}
+	if s.Format != stateFormat {
+		return state{}, false, fmt.Errorf("simulated gpus in %s have format %d, this version reads %d", d.dir, s.Format, stateFormat)
+	}
+	return s, true, nil
+}
+
+// save replaces the file so that a crash leaves the old or the new state.
+func (d disk) save(s state) error {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(d.dir, stateFile)
+	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
