@@ -9,6 +9,8 @@ type (
 	Instance           = wire.Instance
 	InstanceCreate     = wire.InstanceCreate
 	InstanceStatus     = wire.InstanceStatus
+	EnvVar             = wire.EnvVar
+	EnvVarView         = wire.EnvVarView
 	WaitStatus         = wire.WaitStatus
 	Operation          = wire.Operation
 	UsageItem          = wire.UsageItem
