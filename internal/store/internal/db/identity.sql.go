@@ -291,13 +291,15 @@ const listAPIKeys = `-- name: ListAPIKeys :many
 select org_id, id, project_id, name, scopes, created_by, created_at, expires_at, last_used_at, revoked_at
 from api_keys
 where org_id = $1 and ($2::uuid is null or id < $2::uuid)
-order by id desc limit $3
+  and ($3::uuid is null or project_id = $3::uuid)
+order by id desc limit $4
 `
 
 type ListAPIKeysParams struct {
-	OrgID  uuid.UUID
-	Before *uuid.UUID
-	Size   int32
+	OrgID     uuid.UUID
+	Before    *uuid.UUID
+	ProjectID *uuid.UUID
+	Size      int32
 }
 
 type ListAPIKeysRow struct {
@@ -314,7 +316,12 @@ type ListAPIKeysRow struct {
 }
 
 func (q *Queries) ListAPIKeys(ctx context.Context, db DBTX, arg ListAPIKeysParams) ([]ListAPIKeysRow, error) {
-	rows, err := db.Query(ctx, listAPIKeys, arg.OrgID, arg.Before, arg.Size)
+	rows, err := db.Query(ctx, listAPIKeys,
+		arg.OrgID,
+		arg.Before,
+		arg.ProjectID,
+		arg.Size,
+	)
 	if err != nil {
 		return nil, err
 	}

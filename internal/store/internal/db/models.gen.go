@@ -10,6 +10,78 @@ import (
 	"github.com/google/uuid"
 )
 
+type Gpu struct {
+	ID            uuid.UUID
+	HostID        uuid.UUID
+	CellID        string
+	Uuid          string
+	Pci           string
+	Ordinal       int32
+	Model         string
+	Name          string
+	MemoryMib     int64
+	SmCount       int32
+	Units         int32
+	InventoryHash []byte
+	ModeDesired   string
+	ModeObserved  string
+	ModeState     string
+	Health        string
+	Simulated     bool
+	Present       bool
+	Generation    int64
+	Revision      int64
+	CreatedAt     time.Time
+}
+
+type Host struct {
+	ID                  uuid.UUID
+	CellID              string
+	PoolID              string
+	Name                string
+	State               string
+	Liveness            string
+	Reason              string
+	Generation          int64
+	ConvergedGeneration int64
+	Revision            int64
+	Epoch               int64
+	NextWakeAt          *time.Time
+	Vcpu                int32
+	RamMib              int64
+	VcpuUsed            int32
+	RamMibUsed          int64
+	Simulated           bool
+	AgentVersion        string
+	DriverVersion       string
+	GpuSetHash          []byte
+	MachineID           string
+	PublicKey           []byte
+	Csr                 []byte
+	CertSerial          string
+	CertNotAfter        *time.Time
+	CertRevokedAt       *time.Time
+	JoinTokenID         *uuid.UUID
+	ApprovedBy          string
+	InventoryAt         *time.Time
+	CreatedAt           time.Time
+}
+
+type JoinToken struct {
+	ID          uuid.UUID
+	Hash        []byte
+	PoolID      string
+	HostName    string
+	Cidr        string
+	AutoApprove bool
+	MaxHosts    int32
+	Used        int32
+	CreatedBy   string
+	CreatedAt   time.Time
+	ExpiresAt   time.Time
+	RevokedAt   *time.Time
+}
+
 type Organization struct {
 	ID             uuid.UUID
 	Name           string
@@ -28,6 +100,14 @@ type Organization struct {
 	Generation     int64
 	Revision       int64
 	CreatedAt      time.Time
+}
+
+type PriceBook struct {
+	ID        uuid.UUID
+	Name      string
+	Currency  string
+	IsDefault bool
+	CreatedAt time.Time
 }
 
 type Project struct {
