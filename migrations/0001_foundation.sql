@@ -954,8 +954,10 @@ end $$;
 
 -- ── privileges ─────────────────────────────────────────────────────────────
 grant usage on schema public to tranche, tranche_org, tranche_system;
+grant select on goose_db_version to tranche; -- every role refuses another schema version
 grant select, insert, update, delete on all tables in schema public to tranche_system;
 grant usage on all sequences in schema public to tranche_system, tranche_org;
+revoke insert, update, delete on goose_db_version from tranche_system;
 revoke update, delete on skus, price_versions, prices, gpu_inventories, ledger_journals, ledger_postings, audit_log from tranche_system;
 revoke delete on invoices, usage_segments from tranche_system;
 grant delete on invoices to tranche_system; -- drafts only: invoices_guard

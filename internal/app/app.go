@@ -40,17 +40,3 @@ func New(d Deps) *App {
 		Deps: d, credentials: newCredentials(), flights: newFlights(), stock: &stock{},
 	}
 }
-
-// Caller is who asks, and the id of the request for audit rows and operations.
-type Caller struct {
-	auth.Principal
-	RequestID string
-}
-
-// actor names the caller in audit rows.
-func (c Caller) actor() string {
-	if c.Kind == auth.Operator {
-		return "operator/" + c.Key.String()
-	}
-	return "key/" + c.Key.String()
-}

@@ -41,10 +41,11 @@ func (t *SystemTx) InsertOperatorKey(ctx context.Context, k org.APIKey, role str
 	return at, mapError(err)
 }
 
-// APIKeys lists the keys of an organization, newest first, revoked ones included.
-func (t *tx) APIKeys(ctx context.Context, o id.Org, k Keyset) ([]org.APIKey, error) {
+// APIKeys lists the keys of an organization, newest first, revoked ones included. A
+// project other than zero leaves only the keys of that project.
+func (t *tx) APIKeys(ctx context.Context, o id.Org, p id.Project, k Keyset) ([]org.APIKey, error) {
 	rows, err := t.q.ListAPIKeys(ctx, t.raw, db.ListAPIKeysParams{
-		OrgID: uuid.UUID(o), Before: k.before(), Size: int32(k.Size),
+		OrgID: uuid.UUID(o), Before: k.before(), Size: int32(k.Size), ProjectID: nullable(p),
 	})
 	if err != nil {
 		return nil, mapError(err)

@@ -45,6 +45,7 @@ returning created_at;
 select org_id, id, project_id, name, scopes, created_by, created_at, expires_at, last_used_at, revoked_at
 from api_keys
 where org_id = @org_id and (sqlc.narg(before)::uuid is null or id < sqlc.narg(before)::uuid)
+  and (sqlc.narg(project_id)::uuid is null or project_id = sqlc.narg(project_id)::uuid)
 order by id desc limit @size;
 
 -- name: RevokeAPIKey :one

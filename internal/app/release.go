@@ -1,0 +1,41 @@
+package app
+
+import (
+	"context"
+
+	"github.com/tranche-cloud/tranche/internal/instance"
+)
+
+// release orders the tombstone of an assignment. Capacity stays held until the
+// agent acknowledges it.
+func (p *progress) release(ctx context.Context, a instance.Assignment, reason string) error {
+	if _, err := p.tx.ReleaseAssignment(ctx, a.ID); err != nil {
+		return err
+	}
+	for i := range p.view.Assignments {
+		if held := &p.view.Assignments[i]; held.ID == a.ID {
+			held.State, held.Fence = instance.Releasing, held.Fence+1
+			held.Seen = instance.RunNone
+		}
+	}
+	return nil
+}
+
+// runProblem words the end of a run for the tenant. The agent's own code and
+// detail are in the sentence; the code is one that clients may branch on.
+func runProblem(a instance.Assignment) instance.Problem {
+	why := a.Reason.Detail
+	if why == "" {
+		why = a.Reason.Code
+	}
+	if a.Seen == instance.RunExited {
+		if why == "" {
+			why = "its main process ended"
+		}
+		return instance.Problem{Code: "run.exited", Detail: "The run ended: " + why + "."}
+	}
+	if why == "" {
+		why = "no reason was given"
+	}
+	return instance.Problem{Code: "service.unavailable", Detail: "The host could not start the instance: " + why + "."}
+}
