@@ -87,6 +87,12 @@ func (d *Driver) Lose(uuid string) error {
 	return d.event(uuid, func(c *card) { c.Lost, c.Recovery = true, "reboot" })
 }
 
+// Advise sets the recovery action that the driver reports, for example
+// drain_reset; Reset and reboots clear it.
+func (d *Driver) Advise(uuid, action string) error {
+	return d.event(uuid, func(c *card) { c.Recovery = action })
+}
+
 // Reset resets a GPU: its instances, shares and clients are gone, a pending MIG
 // switch takes effect.
 func (d *Driver) Reset(uuid string) error {

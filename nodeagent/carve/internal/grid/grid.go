@@ -1,0 +1,138 @@
+// Package grid hands out the equal units of an mps or timeslice grid: what the
+// two techniques have in common. A slice is recognised by GPU, mode and unit.
+package grid
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/tranche-cloud/tranche/internal/gpu"
+	"github.com/tranche-cloud/tranche/nodeagent/carve"
+	"github.com/tranche-cloud/tranche/nodeagent/gpudrv"
+)
+
+// Carver hands out units of one driver's grids.
+type Carver struct{ Driver gpudrv.Driver }
+
+var _ carve.Carver = Carver{}
+
+// scene is the GPU and its units that are handed out.
+type scene struct {
+	carve.Target
+	shares []gpudrv.Share
+}
+
+func (c Carver) scene(ctx context.Context, uuid string) (scene, error) {
+	t, err := carve.Look(ctx, c.Driver, uuid)
+	if err != nil {
+		return scene{}, err
+	}
+	list, err := c.Driver.Shares(ctx, uuid)
+	if err != nil {
+		return scene{}, fmt.Errorf("list shares: %w", err)
+	}
+	return scene{Target: t, shares: list}, nil
+}
+
+// find returns the share of the slot, if the GPU is in the slot's very mode.
+func (sc scene) find(s gpu.Slot) (gpudrv.Share, bool) {
+	if sc.Mode != s.Mode {
+		return gpudrv.Share{}, false
+	}
+	i := slices.IndexFunc(sc.shares, func(sh gpudrv.Share) bool { return sh.Unit == s.Start })
+	if i < 0 {
+		return gpudrv.Share{}, false
+	}
+	return sc.shares[i], true
+}
+
+func (sc scene) evidence(sh gpudrv.Share) carve.Evidence {
+	return carve.Evidence{
+		Slot: gpu.Slot{GPU: sc.Device.UUID, Mode: sc.Mode, Start: sh.Unit, Size: 1},
+		UUID: sc.Device.UUID, GPUInstance: -1, BootID: sc.BootID,
+		Memory: sh.Memory, SMs: sh.SMs, SMPercent: sh.SMPercent,
+	}
+}
+
+// Plan implements carve.Carver.
+func (c Carver) Plan(ctx context.Context, s carve.Slice) (carve.Plan, error) {
+	sc, err := c.scene(ctx, s.Slot.GPU)
+	if err != nil {
+		return carve.Plan{}, fmt.Errorf("plan %s: %w", s.ID, err)
+	}
+	if _, ok := sc.find(s.Slot); ok {
+		return carve.Plan{Present: true}, nil
+	}
+	if err := sc.Admit(nil, s.Slot); err != nil {
+		return carve.Plan{}, err
+	}
+	return carve.Plan{Steps: []string{"hand out " + s.Slot.String()}}, nil
+}
+
+// Ensure implements carve.Carver.
+func (c Carver) Ensure(ctx context.Context, s carve.Slice) (carve.Evidence, error) {
+	plan, err := c.Plan(ctx, s)
+	if err != nil {
+		return carve.Evidence{}, err
+	}
+	if !plan.Present {
+		if _, err := c.Driver.CreateShare(ctx, s.Slot.GPU, s.Slot.Start); err != nil {
+			return carve.Evidence{}, fmt.Errorf("hand %s out: %w", s.ID, err)
+		}
+	}
+	sc, err := c.scene(ctx, s.Slot.GPU)
+	if err != nil {
+		return carve.Evidence{}, fmt.Errorf("read %s back: %w", s.ID, err)
+	}
+	sh, ok := sc.find(s.Slot)
+	if !ok {
+		return carve.Evidence{}, gpudrv.Refuse(gpudrv.Broken, "ensure", s.Slot.GPU,
+			"handed %s out, driver does not show it", s.Slot)
+	}
+	return sc.evidence(sh), nil
+}
+
+// Remove implements carve.Carver.
+func (c Carver) Remove(ctx context.Context, s carve.Slice) error {
+	there, err := c.there(ctx, s.Slot)
+	if err != nil || !there {
+		return err
+	}
+	err = c.Driver.DestroyShare(ctx, s.Slot.GPU, s.Slot.Start)
+	if err != nil && gpudrv.KindOf(err) != gpudrv.NotFound {
+		return fmt.Errorf("take %s back: %w", s.ID, err)
+	}
+	there, err = c.there(ctx, s.Slot)
+	if err == nil && there {
+		return gpudrv.Refuse(gpudrv.Broken, "remove", s.Slot.GPU, "took %s back, driver still shows it", s.Slot)
+	}
+	return err
+}
+
+// there reads mode and shares only: a GPU that wants a reset can still be freed.
+func (c Carver) there(ctx context.Context, s gpu.Slot) (bool, error) {
+	m, err := c.Driver.Mode(ctx, s.GPU)
+	if err != nil {
+		return false, fmt.Errorf("read gpu mode: %w", err)
+	}
+	list, err := c.Driver.Shares(ctx, s.GPU)
+	if err != nil {
+		return false, fmt.Errorf("list shares: %w", err)
+	}
+	_, ok := scene{Target: carve.Target{Mode: m}, shares: list}.find(s)
+	return ok, nil
+}
+
+// Observe implements carve.Carver.
+func (c Carver) Observe(ctx context.Context, uuid string) ([]carve.Found, error) {
+	sc, err := c.scene(ctx, uuid)
+	if err != nil {
+		return nil, fmt.Errorf("observe shares: %w", err)
+	}
+	out := make([]carve.Found, 0, len(sc.shares))
+	for _, sh := range sc.shares {
+		out = append(out, carve.Found{Evidence: sc.evidence(sh)})
+	}
+	return out, nil
+}
