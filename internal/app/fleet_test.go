@@ -55,15 +55,15 @@ func scalar[T any](t testing.TB, f *fleet, sql string, args ...any) T {
 	return v
 }
 
-// tenant is an organization with one project.
-type tenant struct {
+// buyer is an organization with one project.
+type buyer struct {
 	org     id.Org
 	project id.Project
 }
 
-func (f *fleet) tenant(t testing.TB, name string) tenant {
+func (f *fleet) buyer(t testing.TB, name string) buyer {
 	t.Helper()
-	x := tenant{id.New[id.Org](), id.New[id.Project]()}
+	x := buyer{id.New[id.Org](), id.New[id.Project]()}
 	f.exec(t, `insert into organizations (id, name, currency, created_at) values ($1, $2, 'USD', biz_now())`, x.org.UUID(), name)
 	f.exec(t, `insert into quota_usage (org_id) values ($1)`, x.org.UUID())
 	f.exec(t, `insert into projects (org_id, id, name, created_at) values ($1, $2, $3, biz_now())`, x.org.UUID(), x.project.UUID(), name)
@@ -99,7 +99,7 @@ func (f *fleet) offer(t testing.TB, name, model string, mode gpu.Mode, profile s
 }
 
 // create writes what the accepting transaction of a create leaves behind.
-func (f *fleet) create(t testing.TB, x tenant, offer string) id.Instance {
+func (f *fleet) create(t testing.TB, x buyer, offer string) id.Instance {
 	t.Helper()
 	i, op := id.New[id.Instance](), id.New[id.Operation]()
 	f.exec(t, `with o as (

@@ -20,7 +20,7 @@ type pgTime = time.Time
 func TestACreateBecomesRunningAndADeleteFreesEverything(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	x := f.tenant(t, "acme")
+	x := f.buyer(t, "acme")
 	f.host(t, "h1", 1, h200(), gpu.MIGMode())
 	f.offer(t, "mig", "H200-141", gpu.MIGMode(), "1g.18gb", 1)
 	i := f.create(t, x, "mig")
@@ -50,7 +50,7 @@ func TestACreateBecomesRunningAndADeleteFreesEverything(t *testing.T) {
 }
 
 // want writes a new intent as the API does.
-func (f *fleet) want(t testing.TB, x tenant, i id.Instance, d instance.Desired) {
+func (f *fleet) want(t testing.TB, x buyer, i id.Instance, d instance.Desired) {
 	t.Helper()
 	require.NoError(t, f.store.InOrg(t.Context(), x.org, func(tx *store.OrgTx) error {
 		v, row, err := tx.LoadView(t.Context(), i, store.Locked)
@@ -69,7 +69,7 @@ func (f *fleet) want(t testing.TB, x tenant, i id.Instance, d instance.Desired) 
 func TestAFailedHostIsLeftAndTheThirdFailureEndsTheRequest(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	x := f.tenant(t, "acme")
+	x := f.buyer(t, "acme")
 	for n := range 4 {
 		f.host(t, fmt.Sprint("h", n), 1, h200(), gpu.WholeMode())
 	}
@@ -95,7 +95,7 @@ func TestAFailedHostIsLeftAndTheThirdFailureEndsTheRequest(t *testing.T) {
 func TestARunThatEndsStopsTheInstance(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	x := f.tenant(t, "acme")
+	x := f.buyer(t, "acme")
 	f.host(t, "h1", 1, h200(), gpu.WholeMode())
 	f.offer(t, "whole", "H200-141", gpu.WholeMode(), "", 1)
 	i := f.create(t, x, "whole")
@@ -114,7 +114,7 @@ func TestARunThatEndsStopsTheInstance(t *testing.T) {
 func TestADeletingInstanceLeavesQuotaAfterTwoMinutes(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
-	x := f.tenant(t, "acme")
+	x := f.buyer(t, "acme")
 	f.host(t, "h1", 1, h200(), gpu.WholeMode())
 	f.offer(t, "whole", "H200-141", gpu.WholeMode(), "", 1)
 	i := f.create(t, x, "whole")
@@ -134,7 +134,7 @@ func TestTwoHundredRaceForTheLastSlot(t *testing.T) {
 	f := newFleet(t)
 	f.host(t, "h1", 1, h200(), gpu.WholeMode())
 	f.offer(t, "whole", "H200-141", gpu.WholeMode(), "", 1)
-	x := f.tenant(t, "acme")
+	x := f.buyer(t, "acme")
 	var all []id.Instance
 	for range 200 {
 		all = append(all, f.create(t, x, "whole"))
@@ -154,7 +154,7 @@ func TestACordonRacingCreatesSellsNothingAfterwards(t *testing.T) {
 	f := newFleet(t)
 	h := f.host(t, "h1", 16, h200(), gpu.MIGMode())
 	f.offer(t, "mig", "H200-141", gpu.MIGMode(), "1g.18gb", 1)
-	x := f.tenant(t, "acme")
+	x := f.buyer(t, "acme")
 	var all []id.Instance
 	for range 64 {
 		all = append(all, f.create(t, x, "mig"))
@@ -187,7 +187,7 @@ func TestPackingRacesNeverOverlap(t *testing.T) {
 	for _, p := range []string{"1g.18gb", "2g.35gb", "3g.71gb", "1g.35gb"} {
 		f.offer(t, "mig-"+p[:2]+p[3:5], "H200-141", gpu.MIGMode(), p, 1)
 	}
-	tenants := []tenant{f.tenant(t, "acme"), f.tenant(t, "bolt"), f.tenant(t, "corp")}
+	tenants := []buyer{f.buyer(t, "acme"), f.buyer(t, "bolt"), f.buyer(t, "corp")}
 	offers := []string{"mig-1g18", "mig-2g35", "mig-3g71", "mig-1g35"}
 	var all []id.Instance
 	for n := range 120 {
