@@ -79,6 +79,10 @@ func (v *ID[K]) UnmarshalText(text []byte) error {
 	if err != nil {
 		return err
 	}
+	if b == ([16]byte{}) {
+		// Zero means "none" to everyone here, so nobody may name it.
+		return fmt.Errorf("%w: zero", ErrMalformed)
+	}
 	*v = b
 	return nil
 }
