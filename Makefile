@@ -1,0 +1,53 @@
+# Tranche. `make help` lists what there is; README.md explains the first two.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+BIN := $(CURDIR)/bin
+LIMIT ?= 300
+SPEED ?= 120
+
+.PHONY: help demo test dev replay bench doctor build generate verify lint fmt vulnerabilities setup
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
+
+demo: setup build ## play the whole story on this machine and end with an invoice (STEPS=list prints it)
+	@$(BIN)/tranche-dev demo $(if $(STEPS),--steps $(STEPS))
+
+test: ## everything that decides whether a change is good (STAGES="unit devstack" for some)
+	@scripts/test $(if $(STAGES),build $(STAGES))
+
+dev: setup build ## run the embedded stack in the foreground; credentials in .dev/credentials.json
+	@$(BIN)/tranche-dev dev
+
+replay: setup build ## replay a trace as real API calls: TRACE=dir LIMIT=300 SPEED=120
+	@test -n "$(TRACE)" || { echo 'make replay TRACE=dir [LIMIT=300] [SPEED=120]' >&2; exit 2; }
+	@$(BIN)/tranche-dev replay --trace '$(TRACE)' --limit $(LIMIT) --speed $(SPEED)
+
+bench: setup build ## the benchmarks, with their peers in the same run (OUT=file for JSON)
+	@$(BIN)/tranche-dev bench $(if $(OUT),--out '$(OUT)')
+
+doctor: build ## the audit program against the dev stack
+	@$(BIN)/tranche-dev doctor
+
+build: ## build every binary into bin/
+	@scripts/build
+
+generate: ## regenerate code from SQL, OpenAPI and protobuf
+	@scripts/setup generate
+	@scripts/generate
+
+verify: ## fail when generated code differs from its source
+	@scripts/setup generate
+	@scripts/verify
+
+lint: ## golangci-lint (FAST=1: vet and staticcheck)
+	@FAST=$(FAST) scripts/lint
+
+vulnerabilities: ## known vulnerabilities (VULNDB=dir of a copy of the database)
+	@scripts/vulnerabilities
+
+fmt: ## format all Go code
+	@gofmt -s -w $$(git ls-files -co --exclude-standard '*.go' | grep -vE '\.(gen|pb|connect|sql)\.go$$')
+
+setup:
+	@scripts/setup
