@@ -3395,28 +3395,20 @@ type RevokeJoinTokenResponseObject interface {
 	VisitRevokeJoinTokenResponse(w http.ResponseWriter) error
 }
 
-type RevokeJoinToken200ResponseHeaders struct {
+type RevokeJoinToken204ResponseHeaders struct {
 	IdempotentReplayed *string
 }
 
-type RevokeJoinToken200JSONResponse struct {
-	Body    JoinToken
-	Headers RevokeJoinToken200ResponseHeaders
+type RevokeJoinToken204Response struct {
+	Headers RevokeJoinToken204ResponseHeaders
 }
 
-func (response RevokeJoinToken200JSONResponse) VisitRevokeJoinTokenResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
+func (response RevokeJoinToken204Response) VisitRevokeJoinTokenResponse(w http.ResponseWriter) error {
 	if response.Headers.IdempotentReplayed != nil {
 		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
 	}
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+	w.WriteHeader(204)
+	return nil
 }
 
 type RevokeJoinTokendefaultApplicationProblemPlusJSONResponse struct {
@@ -4235,28 +4227,20 @@ type RevokeApiKeyResponseObject interface {
 	VisitRevokeApiKeyResponse(w http.ResponseWriter) error
 }
 
-type RevokeApiKey200ResponseHeaders struct {
+type RevokeApiKey204ResponseHeaders struct {
 	IdempotentReplayed *string
 }
 
-type RevokeApiKey200JSONResponse struct {
-	Body    ApiKey
-	Headers RevokeApiKey200ResponseHeaders
+type RevokeApiKey204Response struct {
+	Headers RevokeApiKey204ResponseHeaders
 }
 
-func (response RevokeApiKey200JSONResponse) VisitRevokeApiKeyResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
+func (response RevokeApiKey204Response) VisitRevokeApiKeyResponse(w http.ResponseWriter) error {
 	if response.Headers.IdempotentReplayed != nil {
 		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
 	}
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
+	w.WriteHeader(204)
+	return nil
 }
 
 type RevokeApiKeydefaultApplicationProblemPlusJSONResponse struct {

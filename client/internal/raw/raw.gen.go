@@ -4879,25 +4879,18 @@ func (r CreateJoinTokenResp) ContentType() string {
 	return ""
 }
 
-// RevokeJoinTokenResp200Headers the declared response headers of an HTTP 200 response for RevokeJoinToken
-type RevokeJoinTokenResp200Headers struct {
+// RevokeJoinTokenResp204Headers the declared response headers of an HTTP 204 response for RevokeJoinToken
+type RevokeJoinTokenResp204Headers struct {
 	IdempotentReplayed *string
 }
 
 type RevokeJoinTokenResp struct {
 	Body         []byte
 	HTTPResponse *http.Response
-	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *JoinToken
 	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationproblemJSONDefault *Refused
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *RevokeJoinTokenResp200Headers
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r RevokeJoinTokenResp) GetJSON200() *JoinToken {
-	return r.JSON200
+	// Headers204 the parsed response headers for an HTTP 204 response
+	Headers204 *RevokeJoinTokenResp204Headers
 }
 
 // GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -5844,25 +5837,18 @@ func (r CreateApiKeyResp) ContentType() string {
 	return ""
 }
 
-// RevokeApiKeyResp200Headers the declared response headers of an HTTP 200 response for RevokeApiKey
-type RevokeApiKeyResp200Headers struct {
+// RevokeApiKeyResp204Headers the declared response headers of an HTTP 204 response for RevokeApiKey
+type RevokeApiKeyResp204Headers struct {
 	IdempotentReplayed *string
 }
 
 type RevokeApiKeyResp struct {
 	Body         []byte
 	HTTPResponse *http.Response
-	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *ApiKey
 	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationproblemJSONDefault *Refused
-	// Headers200 the parsed response headers for an HTTP 200 response
-	Headers200 *RevokeApiKeyResp200Headers
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r RevokeApiKeyResp) GetJSON200() *ApiKey {
-	return r.JSON200
+	// Headers204 the parsed response headers for an HTTP 204 response
+	Headers204 *RevokeApiKeyResp204Headers
 }
 
 // GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
@@ -7767,12 +7753,8 @@ func ParseRevokeJoinTokenResp(rsp *http.Response) (*RevokeJoinTokenResp, error) 
 	}
 
 	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest JoinToken
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
+	case rsp.StatusCode == 204:
+		break // No content-type
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Refused
@@ -7784,8 +7766,8 @@ func ParseRevokeJoinTokenResp(rsp *http.Response) (*RevokeJoinTokenResp, error) 
 	}
 
 	switch {
-	case rsp.StatusCode == 200:
-		var headers RevokeJoinTokenResp200Headers
+	case rsp.StatusCode == 204:
+		var headers RevokeJoinTokenResp204Headers
 		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
 			var value string
 			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
@@ -7793,7 +7775,7 @@ func ParseRevokeJoinTokenResp(rsp *http.Response) (*RevokeJoinTokenResp, error) 
 			}
 			headers.IdempotentReplayed = &value
 		}
-		response.Headers200 = &headers
+		response.Headers204 = &headers
 	}
 
 	return response, nil
@@ -8513,12 +8495,8 @@ func ParseRevokeApiKeyResp(rsp *http.Response) (*RevokeApiKeyResp, error) {
 	}
 
 	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest ApiKey
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
+	case rsp.StatusCode == 204:
+		break // No content-type
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Refused
@@ -8530,8 +8508,8 @@ func ParseRevokeApiKeyResp(rsp *http.Response) (*RevokeApiKeyResp, error) {
 	}
 
 	switch {
-	case rsp.StatusCode == 200:
-		var headers RevokeApiKeyResp200Headers
+	case rsp.StatusCode == 204:
+		var headers RevokeApiKeyResp204Headers
 		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
 			var value string
 			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
@@ -8539,7 +8517,7 @@ func ParseRevokeApiKeyResp(rsp *http.Response) (*RevokeApiKeyResp, error) {
 			}
 			headers.IdempotentReplayed = &value
 		}
-		response.Headers200 = &headers
+		response.Headers204 = &headers
 	}
 
 	return response, nil

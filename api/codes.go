@@ -1,0 +1,159 @@
+package api
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tranche-cloud/tranche/internal/fault"
+)
+
+const (
+	codeMalformed      = "request.malformed"
+	codeUnknownField   = "request.unknown_field"
+	codeInvalid        = "request.invalid"
+	codeTooLarge       = "request.too_large"
+	codeHeaderTooLarge = "request.header_too_large"
+)
+
+// problemDoc documents one problem code; docs/api/problems.md is made from it.
+type problemDoc struct {
+	kind      fault.Kind
+	title     string
+	meaning   string
+	remedy    string // the suggestion where a failure brings none
+	retryable bool   // the same request can succeed later without a change
+}
+
+// problemDocs is the table of every code the API answers with.
+var problemDocs = map[string]problemDoc{
+	"auth.missing": {fault.Unauthenticated, "No credential",
+		"The request carries no credential.",
+		"Send `Authorization: Bearer <API key or access token>`.", false},
+	"auth.invalid": {fault.Unauthenticated, "Invalid credential",
+		"The credential is malformed, unknown, forged or revoked.",
+		"Check the key, or exchange it for a new access token.", false},
+	"auth.expired": {fault.Unauthenticated, "Expired credential",
+		"The credential was valid and has expired.",
+		"Exchange the API key for a new access token, or create a new key.", false},
+	"auth.forbidden": {fault.Forbidden, "Not allowed",
+		"The credential is valid and lacks the right for this operation.",
+		"Use a key with the scopes that the operation names.", false},
+	"resource.not_found": {fault.NotFound, "Not found",
+		"There is no such resource, or it is not visible to this credential.",
+		"", false},
+	codeMalformed: {fault.Invalid, "Malformed request",
+		"The request cannot be read: not one JSON value, wrong content type, bad encoding or too deeply nested.",
+		"Send one JSON object with `Content-Type: application/json`.", false},
+	codeUnknownField: {fault.Invalid, "Unknown field",
+		"The request names a field or parameter that does not exist (or is not built yet).",
+		"Remove what `errors` names.", false},
+	codeInvalid: {fault.Invalid, "Invalid request",
+		"A field, parameter or header is missing, has the wrong type or is out of range.",
+		"Correct what `errors` names.", false},
+	codeTooLarge: {fault.TooLarge, "Body too large",
+		"The body is larger than 1 MiB.",
+		"Send a smaller body.", false},
+	codeHeaderTooLarge: {fault.TooLarge, "Header too large",
+		"The request line and headers together are larger than 16 KiB.",
+		"Send fewer or shorter headers.", false},
+	"idempotency.missing": {fault.Invalid, "Idempotency key missing",
+		"A create needs an Idempotency-Key, so that a retry cannot create twice.",
+		"Add the header `Idempotency-Key: <a fresh random value>` and repeat it on every retry.", false},
+	"idempotency.mismatch": {fault.Unprocessable, "Idempotency key reused",
+		"The Idempotency-Key was used with another body.",
+		"Use a fresh key for a different request.", false},
+	"idempotency.in_flight": {fault.Conflict, "Same request in flight",
+		"A request with this Idempotency-Key is still at work.",
+		"Repeat the same request after a moment.", true},
+	"precondition.failed": {fault.PreconditionFailed, "Changed meanwhile",
+		"If-Match names another generation than the resource has.",
+		"Read the resource again and decide anew.", false},
+	"precondition.required": {fault.PreconditionRequired, "If-Match required",
+		"This operation needs If-Match, so that it cannot hit a state you have not seen.",
+		"Read the resource and send its ETag as If-Match.", false},
+	"state.conflict": {fault.Conflict, "Not possible in this state",
+		"The resource is in a state that does not allow the operation.",
+		"Read the resource; `actions` lists what is allowed now.", false},
+	"name.taken": {fault.Conflict, "Name taken",
+		"Another live resource has the name.",
+		"Choose another name.", false},
+	"offer.unknown": {fault.Unprocessable, "Unknown offer",
+		"There is no offer of that name.",
+		"List the offers.", false},
+	"offer.unavailable": {fault.Unprocessable, "Offer unavailable",
+		"The offer exists and no enabled GPU could ever hold it, or it has no price.",
+		"Choose another offer.", false},
+	"page_token.invalid": {fault.Invalid, "Invalid page token",
+		"The page token is forged, or was issued for another filter or credential.",
+		"Start the list again without page_token.", false},
+	"quota.exceeded": {fault.OverQuota, "Quota exceeded",
+		"The organization would hold more than its quota.",
+		"Delete instances, or ask the operator for more.", false},
+	"capacity.none": {fault.NoCapacity, "No capacity",
+		"No GPU has room now. An instance's operation fails with this code.",
+		"Try again later, or choose another offer.", true},
+	"rate.limited": {fault.RateLimited, "Too many requests",
+		"The credential or the project has used up its requests of this class.",
+		"Wait as long as Retry-After says.", true},
+	"service.unavailable": {fault.Unavailable, "Unavailable",
+		"A part that is needed does not answer.",
+		"Repeat the request; creates are safe to repeat with the same Idempotency-Key.", true},
+	"internal": {fault.Internal, "Internal error",
+		"Something went wrong on our side.",
+		"Try again; if it persists, send us the request id.", true},
+}
+
+func invalid(code, detail string, fields ...fault.Field) *fault.Error {
+	return fault.New(fault.Invalid, code, detail).With(fields...)
+}
+
+// ProblemCodes returns every code in alphabetical order.
+func ProblemCodes() []string { return slices.Sorted(maps.Keys(problemDocs)) }
+
+// ProblemDocs returns docs/api/problems.md, made from the table.
+func ProblemDocs() string {
+	var b strings.Builder
+	b.WriteString(problemsHead)
+	for _, code := range ProblemCodes() {
+		doc := problemDocs[code]
+		status := statusOf(fault.New(doc.kind, code, ""))
+		again := "no"
+		if doc.retryable {
+			again = "yes"
+		}
+		fmt.Fprintf(&b, "\n## %s\n\n**%s.** HTTP %d, kind `%s`, retryable: %s.\n\n%s\n", code, doc.title, status, doc.kind, again, doc.meaning)
+		if doc.remedy != "" {
+			fmt.Fprintf(&b, "\nWhat to do: %s\n", doc.remedy)
+		}
+	}
+	return b.String()
+}
+
+const problemsHead = `# Problems
+
+<!-- Made from api/codes.go; UPDATE_GOLDEN=1 go test ./api -run TestProblemDocsAreCurrent writes it. -->
+
+Every refusal is an RFC 9457 document, ` + "`application/problem+json`" + `:
+
+| Field | Meaning |
+|---|---|
+| type | the address of the section below |
+| title | the code in words |
+| status | the HTTP status |
+| detail | what happened, one sentence |
+| instance | ` + "`urn:tranche:request:<request id>`" + ` |
+| code | stable: programs branch on this |
+| request_id | also the header X-Request-Id; quote it to the operator |
+| retryable | whether the same request can succeed later without a change |
+| retry_after_s | seconds to wait, also the header Retry-After |
+| suggestion | what to do |
+| errors | every refused part: pointer (JSON pointer, or name of a parameter or header), code, detail |
+
+Checks come in this order: size of the headers, route, size of the body, credential (401),
+rate limit (429), visibility (404), rights (403), shape (400), meaning (422), state (409),
+precondition (412, 428). The operation's ` + "`x-error-codes`" + ` in the specification lists
+the codes that it can answer. A method that a path does not take is 405 with code
+` + "`request.invalid`" + ` and the header Allow.
+`

@@ -1,0 +1,120 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"net/http"
+
+	"github.com/tranche-cloud/tranche/internal/app"
+)
+
+// visit writes one answer of the generated server.
+type visit func(http.ResponseWriter) error
+
+// once runs work at most once for the idempotency key of the call. A repetition
+// gets the stored answer, which is not nil then. What work returns is stored: it
+// must be free of secrets.
+func (h *Handlers) once(ctx context.Context, work func(context.Context) (visit, error)) (*repeated, error) {
+	c := callFrom(ctx)
+	key := app.Once{
+		Org: c.principal.Org, Principal: c.principal.String(), Method: c.op.method, Path: c.path, Key: c.key,
+		Fingerprint: fingerprint(c.value),
+	}
+	answer, replayed, err := h.app.Idempotent(ctx, key, func(ctx context.Context) (app.Answer, error) {
+		write, err := work(ctx)
+		if err != nil {
+			return app.Answer{}, err
+		}
+		var kept record
+		if err := write(&kept); err != nil {
+			return app.Answer{}, err
+		}
+		return kept.answer(), nil
+	})
+	if err != nil || !replayed {
+		return nil, err
+	}
+	return &repeated{answer}, nil
+}
+
+// fingerprint identifies a request's body whatever its spacing and the order of
+// its members.
+func fingerprint(value any) []byte {
+	canonical, err := json.Marshal(value) // maps are written in order of their keys
+	if err != nil {
+		canonical = nil // the value was parsed from JSON: cannot happen
+	}
+	sum := sha256.Sum256(canonical)
+	return sum[:]
+}
+
+// record keeps an answer instead of sending it.
+type record struct {
+	status int
+	header http.Header
+	body   bytes.Buffer
+}
+
+func (r *record) Header() http.Header {
+	if r.header == nil {
+		r.header = http.Header{}
+	}
+	return r.header
+}
+
+func (r *record) WriteHeader(status int) { r.status = status }
+
+func (r *record) Write(p []byte) (int, error) { return r.body.Write(p) }
+
+func (r *record) answer() app.Answer {
+	headers := map[string]string{}
+	for name := range r.header {
+		headers[name] = r.header.Get(name)
+	}
+	body := r.body.Bytes()
+	if len(body) == 0 {
+		body = []byte("null") // what is kept is JSON
+	}
+	return app.Answer{Status: r.status, Headers: headers, Body: body}
+}
+
+// repeated is a stored answer, sent again. It fits every operation that honours
+// an idempotency key.
+type repeated struct{ answer app.Answer }
+
+func (a *repeated) write(w http.ResponseWriter) error {
+	for name, value := range a.answer.Headers {
+		w.Header().Set(name, value)
+	}
+	w.Header().Set("Idempotent-Replayed", "true")
+	if a.answer.Status == http.StatusNoContent {
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(a.answer.Status)
+	_, err := w.Write(a.answer.Body)
+	return err
+}
+
+func (a *repeated) VisitCreateInstanceResponse(w http.ResponseWriter) error     { return a.write(w) }
+func (a *repeated) VisitDeleteInstanceResponse(w http.ResponseWriter) error     { return a.write(w) }
+func (a *repeated) VisitStartInstanceResponse(w http.ResponseWriter) error      { return a.write(w) }
+func (a *repeated) VisitStopInstanceResponse(w http.ResponseWriter) error       { return a.write(w) }
+func (a *repeated) VisitCreateApiKeyResponse(w http.ResponseWriter) error       { return a.write(w) }
+func (a *repeated) VisitRevokeApiKeyResponse(w http.ResponseWriter) error       { return a.write(w) }
+func (a *repeated) VisitCreateOrganizationResponse(w http.ResponseWriter) error { return a.write(w) }
+func (a *repeated) VisitCreateProjectResponse(w http.ResponseWriter) error      { return a.write(w) }
+func (a *repeated) VisitCreateOrganizationApiKeyResponse(w http.ResponseWriter) error {
+	return a.write(w)
+}
+func (a *repeated) VisitCreateJoinTokenResponse(w http.ResponseWriter) error    { return a.write(w) }
+func (a *repeated) VisitRevokeJoinTokenResponse(w http.ResponseWriter) error    { return a.write(w) }
+func (a *repeated) VisitApproveHostResponse(w http.ResponseWriter) error        { return a.write(w) }
+func (a *repeated) VisitCordonHostResponse(w http.ResponseWriter) error         { return a.write(w) }
+func (a *repeated) VisitUncordonHostResponse(w http.ResponseWriter) error       { return a.write(w) }
+func (a *repeated) VisitCreatePriceBookResponse(w http.ResponseWriter) error    { return a.write(w) }
+func (a *repeated) VisitCreatePriceVersionResponse(w http.ResponseWriter) error { return a.write(w) }
+func (a *repeated) VisitCreateInvoiceRunResponse(w http.ResponseWriter) error   { return a.write(w) }
