@@ -3,6 +3,7 @@ package app
 import (
 	"log/slog"
 
+	"github.com/tranche-cloud/tranche/internal/agentlink/ca"
 	"github.com/tranche-cloud/tranche/internal/auth"
 	"github.com/tranche-cloud/tranche/internal/clock"
 	"github.com/tranche-cloud/tranche/internal/store"
@@ -18,6 +19,10 @@ type Deps struct {
 	Verifier *auth.Verifier
 	Box      *auth.Box
 	Log      *slog.Logger
+	// TrustRoot goes into join tokens: agents trust the gateway by it. API only.
+	TrustRoot ca.Fingerprint
+	// Authority certifies hosts. Gateway only.
+	Authority *ca.Authority
 	// Dev marks a development installation: keys are trn_test_ keys and new
 	// organizations get ten times the default rate limits.
 	Dev bool

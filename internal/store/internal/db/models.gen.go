@@ -82,6 +82,18 @@ type JoinToken struct {
 	RevokedAt   *time.Time
 }
 
+type Offer struct {
+	ID         string
+	SkuID      uuid.UUID
+	PoolID     string
+	RegionID   string
+	Enabled    bool
+	Simulated  bool
+	Generation int64
+	CreatedAt  time.Time
+	UpdatedAt  time.Time
+}
+
 type Organization struct {
 	ID             uuid.UUID
 	Name           string
@@ -117,4 +129,23 @@ type Project struct {
 	Generation int64
 	Revision   int64
 	CreatedAt  time.Time
+}
+
+type Sku struct {
+	ID            uuid.UUID
+	Code          string
+	ContentHash   []byte
+	GpuModel      string
+	Mode          string
+	GpuMode       string
+	Profile       string
+	GpuCount      int32
+	MemoryMib     int64
+	SmCount       *int32
+	SmPercent     *int32
+	IsolationGpu  string
+	IsolationHost string
+	Vcpu          int32
+	RamMib        int64
+	CreatedAt     time.Time
 }

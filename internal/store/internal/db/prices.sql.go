@@ -325,3 +325,12 @@ func (q *Queries) SKUsOfOffers(ctx context.Context, db DBTX, offerIds []string) 
 	}
 	return items, nil
 }
+
+const unsetDefaultPriceBook = `-- name: UnsetDefaultPriceBook :exec
+update price_books set is_default = false where currency = $1 and is_default
+`
+
+func (q *Queries) UnsetDefaultPriceBook(ctx context.Context, db DBTX, currency string) error {
+	_, err := db.Exec(ctx, unsetDefaultPriceBook, currency)
+	return err
+}
