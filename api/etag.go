@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tranche-cloud/tranche/internal/app"
 	"github.com/tranche-cloud/tranche/internal/fault"
 )
 
@@ -28,14 +29,14 @@ func parseETag(text string) (int64, *fault.Error) {
 	return generation, nil
 }
 
-// ifMatch returns the generation that the caller has seen; 0 when it does not say.
-func ifMatch(header *string) (int64, error) {
-	if header == nil || *header == "" {
-		return 0, nil
+// ifMatch returns what the caller expects of the resource.
+func ifMatch(header *string) (app.Match, error) {
+	if header == nil {
+		return app.Match{}, nil
 	}
 	generation, f := parseETag(*header)
 	if f != nil {
-		return 0, f
+		return app.Match{}, f
 	}
-	return generation, nil
+	return app.Match{Generation: &generation}, nil
 }

@@ -4728,6 +4728,34 @@ type StopInstanceResponseObject interface {
 	VisitStopInstanceResponse(w http.ResponseWriter) error
 }
 
+type StopInstance200ResponseHeaders struct {
+	ETag               *string
+	IdempotentReplayed *string
+}
+
+type StopInstance200JSONResponse struct {
+	Body    Instance
+	Headers StopInstance200ResponseHeaders
+}
+
+func (response StopInstance200JSONResponse) VisitStopInstanceResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type StopInstance202ResponseHeaders struct {
 	ETag               *string
 	IdempotentReplayed *string

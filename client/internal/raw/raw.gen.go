@@ -6359,6 +6359,12 @@ func (r StartInstanceResp) ContentType() string {
 	return ""
 }
 
+// StopInstanceResp200Headers the declared response headers of an HTTP 200 response for StopInstance
+type StopInstanceResp200Headers struct {
+	ETag               *string
+	IdempotentReplayed *string
+}
+
 // StopInstanceResp202Headers the declared response headers of an HTTP 202 response for StopInstance
 type StopInstanceResp202Headers struct {
 	ETag               *string
@@ -6369,12 +6375,21 @@ type StopInstanceResp202Headers struct {
 type StopInstanceResp struct {
 	Body         []byte
 	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Instance
 	// JSON202 the response for an HTTP 202 `application/json` response
 	JSON202 *Instance
 	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationproblemJSONDefault *Refused
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *StopInstanceResp200Headers
 	// Headers202 the parsed response headers for an HTTP 202 response
 	Headers202 *StopInstanceResp202Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r StopInstanceResp) GetJSON200() *Instance {
+	return r.JSON200
 }
 
 // GetJSON202 returns the response for an HTTP 202 `application/json` response
@@ -8945,6 +8960,13 @@ func ParseStopInstanceResp(rsp *http.Response) (*StopInstanceResp, error) {
 	}
 
 	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Instance
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
 		var dest Instance
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -8962,6 +8984,23 @@ func ParseStopInstanceResp(rsp *http.Response) (*StopInstanceResp, error) {
 	}
 
 	switch {
+	case rsp.StatusCode == 200:
+		var headers StopInstanceResp200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers200 = &headers
 	case rsp.StatusCode == 202:
 		var headers StopInstanceResp202Headers
 		if values := rsp.Header.Values("ETag"); len(values) > 0 {
