@@ -2,9 +2,11 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/tranche-cloud/tranche/internal/auth"
+	"github.com/tranche-cloud/tranche/internal/fault"
 	"github.com/tranche-cloud/tranche/internal/id"
 	"github.com/tranche-cloud/tranche/internal/org"
 	"github.com/tranche-cloud/tranche/internal/store"
@@ -49,4 +51,17 @@ func (a *App) inOrgOf(ctx context.Context, c Caller, o id.Org, reason string, fn
 		return a.Store.InSystem(ctx, reason, func(t *store.SystemTx) error { return fn(t) })
 	}
 	return a.Store.InOrg(ctx, o, func(t *store.OrgTx) error { return fn(t) })
+}
+
+// Match is a caller's If-Match: the generation it last saw, nil for none.
+type Match struct{ Generation *int64 }
+
+// check fails with precondition.failed when the generation has moved on.
+func (m Match) check(generation int64) error {
+	if m.Generation == nil || *m.Generation == generation {
+		return nil
+	}
+	return fault.New(fault.PreconditionFailed, "precondition.failed",
+		fmt.Sprintf("The resource is at generation %d.", generation)).
+		Suggest("Read the resource again and send its ETag as If-Match.")
 }

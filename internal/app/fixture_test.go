@@ -63,15 +63,15 @@ func (w world) caller(t *testing.T, secret auth.Secret) app.Caller {
 	return app.Caller{Principal: got.Principal, RequestID: id.New[id.Request]().String()}
 }
 
-// tenant is an organization with a project and a key for all of it.
-type tenant struct {
+// customer is an organization with a project and a key for all of it.
+type customer struct {
 	app.Caller
 	org     org.Organization
 	project id.Project
 	secret  auth.Secret
 }
 
-func (w world) tenant(t *testing.T, name string, q quota.Limits) tenant {
+func (w world) tenant(t *testing.T, name string, q quota.Limits) customer {
 	t.Helper()
 	ctx := t.Context()
 	o, err := w.CreateOrganization(ctx, w.operator, app.NewOrganization{
@@ -82,7 +82,7 @@ func (w world) tenant(t *testing.T, name string, q quota.Limits) tenant {
 	require.NoError(t, err)
 	k, err := w.CreateAPIKey(ctx, w.operator, o.ID, app.NewKey{Name: "main"})
 	require.NoError(t, err)
-	return tenant{Caller: w.caller(t, k.Secret), org: o, project: p.ID, secret: k.Secret}
+	return customer{Caller: w.caller(t, k.Secret), org: o, project: p.ID, secret: k.Secret}
 }
 
 // exec runs a statement as the owner of the tables.

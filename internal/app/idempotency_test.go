@@ -16,7 +16,7 @@ import (
 	"github.com/tranche-cloud/tranche/internal/quota"
 )
 
-func once(tn tenant, key, body string) app.Once {
+func once(tn customer, key, body string) app.Once {
 	return app.Once{
 		Org: tn.org.ID, Principal: tn.String(), Method: "POST", Path: "/v1/projects/p/things",
 		Key: key, Fingerprint: []byte(body),

@@ -35,7 +35,7 @@ var floors = []struct {
 	{"internal/clock", 0}, {"internal/units", 0}, {"openapi", 0},
 
 	{"internal/gpu", 1}, {"internal/placement", 1}, {"internal/instance", 1}, {"internal/host", 1},
-	{"internal/quota", 1}, {"internal/org", 1}, {"internal/metering", 1},
+	{"internal/quota", 1}, {"internal/org", 1}, {"internal/offer", 1}, {"internal/metering", 1},
 	{"billing", 1}, {"billing/rating", 1}, {"openapi/wire", 1},
 
 	{"migrations", 2}, {"internal/store", 2}, {"internal/agentlink", 2}, {"internal/auth", 2},

@@ -78,7 +78,7 @@ func (t *SystemTx) snapshot(ctx context.Context, r InstanceRow, s Shape, only *u
 		return out, mapError(err)
 	}
 	gpus, err := t.q.PlacementGPUs(ctx, t.raw, db.PlacementGPUsParams{
-		CellID: r.Cell, PoolID: r.Pool, HostID: only, Model: &s.Request.Model,
+		CellID: r.Cell, PoolID: r.Pool, HostID: only, Model: textOrNull(s.Request.Model),
 	})
 	if err != nil {
 		return out, mapError(err)
