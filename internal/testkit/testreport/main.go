@@ -13,7 +13,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -118,9 +120,23 @@ func (r *run) judgePackage(e event, key string) {
 		r.sum.failed++
 		r.show(e.FailedBuild)
 		r.show(key)
+		fallthrough
+	case e.Action == "fail":
+		r.showUnfinished(e.Package)
 	}
 	verdict := map[string]string{"pass": "ok  ", "fail": "FAIL"}[e.Action]
 	fmt.Fprintf(r.out, "%s  %-70s %7.1fs\n", verdict, e.Package, e.Elapsed)
+}
+
+// showUnfinished shows the tests that a panic or a time-out cut off: they have no
+// verdict of their own.
+func (r *run) showUnfinished(name string) {
+	for _, key := range slices.Sorted(maps.Keys(r.output)) {
+		if strings.HasPrefix(key, name+" ") && key != name+" " {
+			r.show(key)
+			delete(r.output, key)
+		}
+	}
 }
 
 func (r *run) show(key string) {

@@ -73,3 +73,15 @@ func TestAPackageThatDoesNotBuildOrPanicsFails(t *testing.T) {
 	require.Contains(t, out, "panic: boom")
 	require.Contains(t, out, "a complaint of the tool")
 }
+
+func TestATestCutOffByAPanicShowsWhereItWas(t *testing.T) {
+	t.Parallel()
+	_, out := feed(t,
+		`{"Action":"run","Package":"a","Test":"TestX"}`,
+		`{"Action":"output","Package":"a","Test":"TestX","Output":"panic: test timed out\n"}`,
+		`{"Action":"output","Package":"ab","Test":"TestY","Output":"not yours\n"}`,
+		`{"Action":"fail","Package":"a"}`,
+	)
+	require.Contains(t, out, "panic: test timed out")
+	require.NotContains(t, out, "not yours")
+}
