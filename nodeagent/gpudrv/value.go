@@ -84,8 +84,12 @@ func (v Value[T]) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// UnmarshalJSON reads what MarshalJSON writes and refuses anything else.
+// UnmarshalJSON reads what MarshalJSON writes and refuses anything else; null
+// changes nothing, as is the custom.
 func (v *Value[T]) UnmarshalJSON(data []byte) error {
+	if string(data) == "null" {
+		return nil
+	}
 	var in valueJSON
 	if err := json.Unmarshal(data, &in); err != nil {
 		return err
