@@ -1,0 +1,128 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/tranche-cloud/tranche/internal/app"
+	"github.com/tranche-cloud/tranche/internal/id"
+	"github.com/tranche-cloud/tranche/openapi/wire"
+)
+
+// CreatePriceBook answers POST /v1/admin/price-books.
+func (h *Handlers) CreatePriceBook(ctx context.Context, req CreatePriceBookRequestObject) (CreatePriceBookResponseObject, error) {
+	currency, err := currencyOf(req.Body.Currency)
+	if err != nil {
+		return nil, err
+	}
+	in := app.NewPriceBook{
+		Name: req.Body.Name, Currency: currency, Default: req.Body.Default,
+		NewPrices: newPrices(req.Body.Prices, value(req.Body.EffectiveFrom).Time),
+	}
+	var out CreatePriceBook201JSONResponse
+	again, err := h.once(ctx, func(ctx context.Context) (visit, error) {
+		made, err := h.app.CreatePriceBook(ctx, caller(ctx), in)
+		if err != nil {
+			return nil, err
+		}
+		out = CreatePriceBook201JSONResponse{
+			Body: priceBookOf(made), Headers: CreatePriceBook201ResponseHeaders{Location: priceBookPath(made)},
+		}
+		return out.VisitCreatePriceBookResponse, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if again != nil {
+		return again, nil
+	}
+	return out, nil
+}
+
+// CreatePriceVersion answers POST /v1/admin/price-books/{price_book}/versions.
+func (h *Handlers) CreatePriceVersion(ctx context.Context, req CreatePriceVersionRequestObject) (CreatePriceVersionResponseObject, error) {
+	book, err := parse[id.PriceBook](req.PriceBook)
+	if err != nil {
+		return nil, err
+	}
+	in := newPrices(req.Body.Prices, req.Body.EffectiveFrom.Time)
+	var out CreatePriceVersion201JSONResponse
+	again, err := h.once(ctx, func(ctx context.Context) (visit, error) {
+		made, err := h.app.CreatePriceVersion(ctx, caller(ctx), book, in)
+		if err != nil {
+			return nil, err
+		}
+		out = CreatePriceVersion201JSONResponse{
+			Body: priceBookOf(made), Headers: CreatePriceVersion201ResponseHeaders{Location: priceBookPath(made)},
+		}
+		return out.VisitCreatePriceVersionResponse, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if again != nil {
+		return again, nil
+	}
+	return out, nil
+}
+
+// ListPriceBooks answers GET /v1/admin/price-books.
+func (h *Handlers) ListPriceBooks(ctx context.Context, req ListPriceBooksRequestObject) (ListPriceBooksResponseObject, error) {
+	p, err := h.pageOf(ctx, req.Params.PageSize, req.Params.PageToken)
+	if err != nil {
+		return nil, err
+	}
+	l, err := h.app.ListPriceBooks(ctx, caller(ctx), p)
+	if err != nil {
+		return nil, err
+	}
+	items, next, err := listed(ctx, h, l, priceBookOf)
+	return ListPriceBooks200JSONResponse{Items: items, NextPageToken: next}, err
+}
+
+// GetPriceBook answers GET /v1/admin/price-books/{price_book}.
+func (h *Handlers) GetPriceBook(ctx context.Context, req GetPriceBookRequestObject) (GetPriceBookResponseObject, error) {
+	book, err := parse[id.PriceBook](req.PriceBook)
+	if err != nil {
+		return nil, err
+	}
+	got, err := h.app.GetPriceBook(ctx, caller(ctx), book)
+	if err != nil {
+		return nil, err
+	}
+	return GetPriceBook200JSONResponse(priceBookOf(got)), nil
+}
+
+func newPrices(prices []wire.OfferPrice, from time.Time) app.NewPrices {
+	out := app.NewPrices{EffectiveFrom: from.UTC().Truncate(time.Microsecond), Prices: make([]app.OfferPrice, len(prices))}
+	if from.IsZero() {
+		out.EffectiveFrom = time.Time{}
+	}
+	for i, p := range prices {
+		out.Prices[i] = app.OfferPrice{Offer: p.Offer, PerHour: p.PricePerHour}
+	}
+	return out
+}
+
+func priceBookPath(b app.PriceBook) *string {
+	path := "/v1/admin/price-books/" + b.ID.String()
+	return &path
+}
+
+func priceBookOf(b app.PriceBook) wire.PriceBook {
+	out := wire.PriceBook{
+		Id: b.ID.String(), Name: b.Name, Currency: b.Currency.Code(), Default: b.Default, CreatedAt: wire.At(b.CreatedAt),
+		Versions: make([]wire.PriceVersion, len(b.Versions)),
+	}
+	for i, v := range b.Versions {
+		prices := make([]wire.OfferPrice, len(v.Prices))
+		for j, p := range v.Prices {
+			prices[j] = wire.OfferPrice{Offer: p.Offer, PricePerHour: p.PerHour}
+		}
+		out.Versions[i] = wire.PriceVersion{
+			Id: v.ID.String(), Version: int32(v.Number), EffectiveFrom: wire.At(v.EffectiveFrom), Prices: prices,
+			CreatedAt: wire.At(v.CreatedAt),
+		}
+	}
+	return out
+}
