@@ -32,9 +32,11 @@ type notifier struct {
 	stop sync.Once
 }
 
-func newNotifier(pool *pgxpool.Pool, log *slog.Logger) *notifier {
+// newNotifier starts the sender. It ends with close and not with ctx, because
+// what was committed before a shutdown is still to be told.
+func newNotifier(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) *notifier {
 	n := &notifier{pool: pool, log: log, in: make(chan []notice, 256)}
-	n.done.Go(n.run)
+	n.done.Go(func() { n.run(context.WithoutCancel(ctx)) })
 	return n
 }
 
@@ -55,7 +57,7 @@ func (n *notifier) close() {
 	n.done.Wait()
 }
 
-func (n *notifier) run() {
+func (n *notifier) run(ctx context.Context) {
 	for first := range n.in {
 		pending := map[notice]bool{}
 		add := func(told []notice) {
@@ -75,12 +77,12 @@ func (n *notifier) run() {
 			}
 		}
 		timer.Stop()
-		n.flush(pending)
+		n.flush(ctx, pending)
 	}
 }
 
-func (n *notifier) flush(pending map[notice]bool) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(context.Background()), 2*time.Second)
+func (n *notifier) flush(ctx context.Context, pending map[notice]bool) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	var channels, payloads []string
 	for t := range pending {

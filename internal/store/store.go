@@ -55,7 +55,7 @@ func Open(ctx context.Context, dsn string, maxConns int32, log *slog.Logger) (*S
 	if err != nil {
 		return nil, unavailable(err)
 	}
-	s := &Store{pool: pool, log: log, notify: newNotifier(pool, log)}
+	s := &Store{pool: pool, log: log, notify: newNotifier(ctx, pool, log)}
 	if err := s.Check(ctx); err != nil {
 		pool.Close()
 		return nil, err
