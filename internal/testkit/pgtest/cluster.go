@@ -34,7 +34,8 @@ max_wal_size = 512MB
 checkpoint_timeout = 1h
 autovacuum_naptime = 1h
 timezone = 'UTC'
-log_min_messages = warning
+log_min_messages = error
+log_checkpoints = off
 log_min_error_statement = panic
 `
 
