@@ -64,7 +64,7 @@ func TestPublish(t *testing.T) {
 	}
 	for name, r := range refusals {
 		_, err := r.b.Publish(r.v, start)
-		require.Equal(t, fault.Unprocessable, fault.KindOf(err), name)
+		require.Equal(t, fault.Invalid, fault.KindOf(err), name)
 		require.NotEmpty(t, fault.From(err).Fields, name)
 	}
 }

@@ -40,7 +40,7 @@ type Book struct {
 
 // Publish returns the book with one more version, numbered and, where
 // EffectiveFrom is zero, started at the earliest instant allowed: now for a first
-// version, Notice later for any other. It fails with fault.Unprocessable if the
+// version, Notice later for any other. It fails with fault.Invalid if the
 // version starts in the past, too soon or not after the newest, has a price in
 // another currency, has none, or drops a key the newest has: what runs must stay
 // priceable.
@@ -92,7 +92,7 @@ func (b Book) checkPrices(v Version) error {
 }
 
 func refuse(pointer, detail string) *fault.Error {
-	return fault.New(fault.Unprocessable, "request.invalid", detail).
+	return fault.New(fault.Invalid, "request.invalid", detail).
 		With(fault.Field{Pointer: pointer, Code: "rule", Detail: detail})
 }
 

@@ -66,13 +66,13 @@ func (j Journal) Check() error {
 	return nil
 }
 
-// ForInvoice returns the journal of an open invoice, effective on the last day of
-// its period: receivable against revenue and tax. The tax posting is there even
-// at 0, so that a report can tell "no tax" from "not posted". It fails with
-// fault.Internal if the invoice is not open or does not add up.
+// ForInvoice returns the journal that finalizing an invoice writes, effective on
+// the last day of its period: receivable against revenue and tax. The tax posting
+// is there even at 0, so that a report can tell "no tax" from "not posted". It
+// fails with fault.Internal for a preview and for sums that do not add up.
 func ForInvoice(v billing.Invoice) (Journal, error) {
-	if v.State != billing.Open {
-		return Journal{}, broken("an invoice in state %s is not posted", v.State)
+	if v.ID.IsZero() || v.State == billing.Preview {
+		return Journal{}, broken("a preview is not posted")
 	}
 	revenue, err := v.Subtotal.Neg()
 	if err != nil {

@@ -36,7 +36,7 @@ func TestInvoiceJournal(t *testing.T) {
 	v.Total = money.NewAmount(736, usd)
 	_, err = ledger.ForInvoice(v)
 	require.Equal(t, fault.Internal, fault.KindOf(err))
-	v.State = billing.Draft
+	v.State = billing.Preview
 	_, err = ledger.ForInvoice(v)
 	require.Equal(t, fault.Internal, fault.KindOf(err))
 }

@@ -2,7 +2,9 @@ package app
 
 import (
 	"log/slog"
+	"time"
 
+	"github.com/tranche-cloud/tranche/billing"
 	"github.com/tranche-cloud/tranche/internal/agentlink/ca"
 	"github.com/tranche-cloud/tranche/internal/auth"
 	"github.com/tranche-cloud/tranche/internal/clock"
@@ -26,6 +28,11 @@ type Deps struct {
 	// Dev marks a development installation: keys are trn_test_ keys and new
 	// organizations get ten times the default rate limits.
 	Dev bool
+	// Seller is the issuer as invoices print it; without a name it is Tranche.
+	Seller billing.Party
+	// Grace is how long after a month its usage may still arrive, in business time;
+	// 0 is DefaultGrace.
+	Grace time.Duration
 }
 
 // App is the set of use cases of one process. It is safe for concurrent use.

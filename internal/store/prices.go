@@ -22,18 +22,28 @@ type PriceBook struct {
 	VersionCreated map[id.PriceVersion]time.Time
 }
 
-// InsertPriceBook writes a book without versions. The first book of a currency
-// becomes its default, and organizations of that currency without a book get it
-// from business instant at on. It fails with name.taken.
-func (t *SystemTx) InsertPriceBook(ctx context.Context, b billing.Book, at time.Time) error {
+// InsertPriceBook writes a book without versions. It becomes the default of its
+// currency if asked, or if isDefault is nil and there is none yet; organizations of
+// the currency without any book then get it from the business instant at on. It
+// fails with name.taken.
+func (t *SystemTx) InsertPriceBook(ctx context.Context, b billing.Book, isDefault *bool, at time.Time) error {
 	has, err := t.q.HasDefaultPriceBook(ctx, t.raw, b.Currency.Code())
 	if err != nil {
 		return mapError(err)
 	}
+	becomes := !has
+	if isDefault != nil {
+		becomes = *isDefault
+	}
+	if becomes && has {
+		if err := t.q.UnsetDefaultPriceBook(ctx, t.raw, b.Currency.Code()); err != nil {
+			return mapError(err)
+		}
+	}
 	_, err = t.q.InsertPriceBook(ctx, t.raw, db.InsertPriceBookParams{
-		PriceBookID: uuid.UUID(b.ID), Name: b.Name, Currency: b.Currency.Code(), IsDefault: !has,
+		PriceBookID: uuid.UUID(b.ID), Name: b.Name, Currency: b.Currency.Code(), IsDefault: becomes,
 	})
-	if err != nil || has {
+	if err != nil || !becomes {
 		return mapError(err)
 	}
 	return mapError(t.q.AttachPriceBook(ctx, t.raw, db.AttachPriceBookParams{

@@ -20,7 +20,7 @@ where during && tstzrange(@from_at::timestamptz, @to_at::timestamptz, '[)')
 select pg_advisory_xact_lock(hashtextextended('tranche invoice ' || cast(@org_id::uuid as text), 0));
 
 -- name: LiveUsageInvoice :one
-select id, status from invoices
+select id, status, content_hash, inputs_hash from invoices
 where org_id = @org_id and period = @period and close_no = @close_no and live and kind = 'usage';
 
 -- name: DeleteDraftSubjects :exec

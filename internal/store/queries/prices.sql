@@ -8,6 +8,9 @@ returning created_at;
 -- name: HasDefaultPriceBook :one
 select exists (select 1 from price_books where currency = @currency and is_default)::boolean;
 
+-- name: UnsetDefaultPriceBook :exec
+update price_books set is_default = false where currency = @currency and is_default;
+
 -- name: AttachPriceBook :exec
 -- Organizations of the currency that have no book yet get this one.
 insert into organization_price_books (org_id, price_book_id, during)

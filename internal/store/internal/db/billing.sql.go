@@ -692,7 +692,7 @@ func (q *Queries) ListInvoices(ctx context.Context, db DBTX, arg ListInvoicesPar
 }
 
 const liveUsageInvoice = `-- name: LiveUsageInvoice :one
-select id, status from invoices
+select id, status, content_hash, inputs_hash from invoices
 where org_id = $1 and period = $2 and close_no = $3 and live and kind = 'usage'
 `
 
@@ -703,14 +703,21 @@ type LiveUsageInvoiceParams struct {
 }
 
 type LiveUsageInvoiceRow struct {
-	ID     uuid.UUID
-	Status string
+	ID          uuid.UUID
+	Status      string
+	ContentHash []byte
+	InputsHash  []byte
 }
 
 func (q *Queries) LiveUsageInvoice(ctx context.Context, db DBTX, arg LiveUsageInvoiceParams) (LiveUsageInvoiceRow, error) {
 	row := db.QueryRow(ctx, liveUsageInvoice, arg.OrgID, arg.Period, arg.CloseNo)
 	var i LiveUsageInvoiceRow
-	err := row.Scan(&i.ID, &i.Status)
+	err := row.Scan(
+		&i.ID,
+		&i.Status,
+		&i.ContentHash,
+		&i.InputsHash,
+	)
 	return i, err
 }
 
