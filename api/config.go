@@ -1,0 +1,127 @@
+package api
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/tranche-cloud/tranche/internal/app"
+	"github.com/tranche-cloud/tranche/internal/auth"
+	"github.com/tranche-cloud/tranche/internal/id"
+	"github.com/tranche-cloud/tranche/internal/page"
+	"github.com/tranche-cloud/tranche/internal/store"
+	"github.com/tranche-cloud/tranche/openapi/wire"
+)
+
+// staleOutbox is the age of an unsent outbox row from which work is late.
+const staleOutbox = 30 * time.Second
+
+// ForApp returns the configuration of the product: handlers, credentials, lookups
+// and readiness by the use cases. Keys are those that sign access tokens.
+func ForApp(a *app.App, pages *page.Sealer, keys []ed25519.PublicKey) (Config, error) {
+	document, err := auth.JWKS(keys)
+	if err != nil {
+		return Config{}, fmt.Errorf("making the key set: %w", err)
+	}
+	var set wire.JwkSet
+	if err := json.Unmarshal(document, &set); err != nil {
+		return Config{}, fmt.Errorf("reading the key set: %w", err)
+	}
+	h := NewHandlers(a, pages, set)
+	return Config{
+		Authenticate: a.Authenticate, ProjectOwner: h.projectOwner, Exists: h.exists, Ready: h.ready,
+		Clock: a.Clock, Log: a.Log,
+	}, nil
+}
+
+// projectOwner looks a project up among those of the caller's organization.
+func (h *Handlers) projectOwner(ctx context.Context, p auth.Principal, project id.Project) (id.Org, error) {
+	got, err := h.app.GetProject(ctx, app.Caller{Principal: p}, p.Org, project)
+	return got.Org, err
+}
+
+// exists looks up what the last id of a path names; projects of tenants are
+// looked up before.
+func (h *Handlers) exists(ctx context.Context, p auth.Principal, params map[string]string) error {
+	c := app.Caller{Principal: p}
+	var err error
+	for name, text := range params {
+		if lookup, ok := h.lookups()[name]; ok {
+			if err = lookup(ctx, c, text, params); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// lookup fails with resource.not_found when the text names nothing visible.
+type lookup func(ctx context.Context, c app.Caller, text string, params map[string]string) error
+
+func (h *Handlers) lookups() map[string]lookup {
+	return map[string]lookup{
+		"invoice": func(ctx context.Context, c app.Caller, text string, _ map[string]string) error {
+			return found(text, func(i id.Invoice) error {
+				_, err := h.app.GetInvoice(ctx, c, i)
+				return err
+			})
+		},
+		"organization": func(ctx context.Context, c app.Caller, text string, _ map[string]string) error {
+			return found(text, func(o id.Org) error {
+				_, err := h.app.GetOrganization(ctx, c, o)
+				return err
+			})
+		},
+		"host": func(ctx context.Context, c app.Caller, text string, _ map[string]string) error {
+			return found(text, func(host id.Host) error {
+				_, err := h.app.GetHost(ctx, c, host)
+				return err
+			})
+		},
+		"price_book": func(ctx context.Context, c app.Caller, text string, _ map[string]string) error {
+			return found(text, func(b id.PriceBook) error {
+				_, err := h.app.GetPriceBook(ctx, c, b)
+				return err
+			})
+		},
+	}
+}
+
+// found parses the id and asks for what it names.
+func found[I interface{ ~[16]byte }, P interface {
+	*I
+	UnmarshalText([]byte) error
+}](text string, get func(I) error) error {
+	v, err := parse[I, P](text)
+	if err != nil {
+		return err
+	}
+	return get(v)
+}
+
+// ready reports the database, and work that nobody takes off the outbox: that
+// degrades the service and does not end it.
+func (h *Handlers) ready(ctx context.Context) []Check {
+	database := Check{Name: "database", Status: CheckOK}
+	if err := h.app.Store.Check(ctx); err != nil {
+		h.app.Log.WarnContext(ctx, "not ready", "error", err)
+		database.Status, database.Detail = CheckDown, "unreachable, of another schema version, or its clock differs"
+		return []Check{database}
+	}
+	outbox := Check{Name: "outbox", Status: CheckOK}
+	var age time.Duration
+	err := h.app.Store.InSystem(ctx, "readiness", func(t *store.SystemTx) (err error) {
+		age, err = t.OldestUnsent(ctx)
+		return err
+	})
+	switch {
+	case err != nil:
+		h.app.Log.WarnContext(ctx, "outbox age not read", "error", err)
+		outbox.Status, outbox.Detail = CheckDegraded, "its age cannot be read"
+	case age > staleOutbox:
+		outbox.Status, outbox.Detail = CheckDegraded, fmt.Sprintf("the oldest unsent row is %s old", age.Round(time.Second))
+	}
+	return []Check{database, outbox}
+}
