@@ -62,5 +62,5 @@ func (p *progress) retryHost(ctx context.Context, s instance.Step) error {
 	if s.Assignment.Seen == instance.RunExited || s.Assignment.Seen == instance.RunFailed {
 		p.view.Failure = runProblem(s.Assignment)
 	}
-	return p.release(ctx, s.Assignment, "retry")
+	return p.release(ctx, s.Assignment)
 }

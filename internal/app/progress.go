@@ -113,7 +113,7 @@ func (p *progress) carryOut(ctx context.Context, s instance.Step) error {
 	case instance.DoPlace:
 		return p.place(ctx)
 	case instance.DoRelease:
-		return p.release(ctx, s.Assignment, "release")
+		return p.release(ctx, s.Assignment)
 	case instance.DoRetryHost:
 		return p.retryHost(ctx, s)
 	case instance.DoStop:

@@ -4,11 +4,19 @@ import (
 	"context"
 
 	"github.com/tranche-cloud/tranche/internal/instance"
+	"github.com/tranche-cloud/tranche/internal/metering"
 )
 
-// release orders the tombstone of an assignment. Capacity stays held until the
-// agent acknowledges it.
-func (p *progress) release(ctx context.Context, a instance.Assignment, reason string) error {
+// release ends the usage of a run, where it was not ended before, and orders the
+// tombstone of its assignment. Capacity stays held until the agent acknowledges it.
+func (p *progress) release(ctx context.Context, a instance.Assignment) error {
+	now, err := p.tx.BusinessNow(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := p.tx.CloseByEvent(ctx, p.row.Org, p.row.ID, metering.StopRelease, metering.Facts{At: now}); err != nil {
+		return err
+	}
 	if _, err := p.tx.ReleaseAssignment(ctx, a.ID); err != nil {
 		return err
 	}

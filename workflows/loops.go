@@ -1,0 +1,63 @@
+package workflows
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// loops runs what exactly one process does: the sweeper, the watch over hosts, the
+// tidying. A failing round is reported once a stretch and repeated.
+func (w *Worker) loops(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, l := range []struct {
+		name  string
+		every time.Duration
+		do    func(context.Context) error
+	}{
+		{"sweep", time.Second, func(ctx context.Context) error {
+			_, err := w.App.Sweep(ctx)
+			return err
+		}},
+		{"liveness", 2 * time.Second, w.App.WatchLiveness},
+		{"tidy", 10 * time.Minute, w.App.Tidy},
+	} {
+		group.Go(func() error { return w.loop(ctx, l.name, l.every, l.do) })
+	}
+	return group.Wait()
+}
+
+func (w *Worker) loop(ctx context.Context, name string, every time.Duration, do func(context.Context) error) error {
+	failing := false
+	for {
+		err := do(ctx)
+		if err != nil && ctx.Err() == nil && !failing {
+			w.Log.Warn("loop fails", "loop", name, "error", err)
+		}
+		failing = err != nil
+		timer := w.App.Clock.NewTimer(every)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		case <-timer.C():
+		}
+	}
+}
+
+// quiet lets only warnings and worse of the Temporal client through: it tells of
+// each poller that starts and each call it repeats.
+type quiet struct{ slog.Handler }
+
+// Enabled implements slog.Handler.
+func (q quiet) Enabled(ctx context.Context, l slog.Level) bool {
+	return l >= slog.LevelWarn && q.Handler.Enabled(ctx, l)
+}
+
+// WithAttrs implements slog.Handler.
+func (q quiet) WithAttrs(a []slog.Attr) slog.Handler { return quiet{q.Handler.WithAttrs(a)} }
+
+// WithGroup implements slog.Handler.
+func (q quiet) WithGroup(name string) slog.Handler { return quiet{q.Handler.WithGroup(name)} }
