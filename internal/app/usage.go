@@ -182,7 +182,7 @@ func usageOfInstances(ctx context.Context, t usageReader, org id.Org, currency m
 	}
 	for inst, segments := range bySubject {
 		cost, err := rating.Cost(rating.Inputs{
-			Period: metering.Interval{From: segments[0].During.From, To: now}, At: now, Currency: currency, Books: usage.Books, Usage: segments,
+			Period: metering.Interval{From: time.Unix(0, 0).UTC(), To: now}, At: now, Currency: currency, Books: usage.Books, Usage: segments,
 		})
 		if err != nil {
 			return nil, fmt.Errorf("costing %s: %w", inst, err)
