@@ -41,6 +41,7 @@ type App struct {
 	credentials *credentials
 	flights     *flights
 	stock       *stock
+	watch       *watch
 }
 
 // New returns the use cases over their dependencies. A nil Log discards.
@@ -50,5 +51,6 @@ func New(d Deps) *App {
 	}
 	return &App{
 		Deps: d, credentials: newCredentials(), flights: newFlights(), stock: &stock{},
+		watch: newWatch(d.Store, d.Clock, d.Log),
 	}
 }

@@ -40,6 +40,7 @@ func (c Caller) audit(o id.Org, operation, resource string) store.AuditRow {
 // orgRows is what both kinds of transaction can do for one organization.
 type orgRows interface {
 	Organization(context.Context, id.Org) (org.Organization, error)
+	Project(context.Context, id.Org, id.Project) (org.Project, error)
 	InsertAPIKey(context.Context, org.APIKey, string, []byte) (time.Time, error)
 	Audit(context.Context, store.AuditRow) error
 }

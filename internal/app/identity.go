@@ -82,8 +82,8 @@ func (a *App) CreateProject(ctx context.Context, c Caller, o id.Org, name string
 
 // GetProject reads a project. It fails with resource.not_found, also for a project
 // of another organization.
-func (a *App) GetProject(ctx context.Context, _ Caller, o id.Org, p id.Project) (got org.Project, err error) {
-	err = a.Store.InSystem(ctx, "read a project", func(t *store.SystemTx) error {
+func (a *App) GetProject(ctx context.Context, c Caller, o id.Org, p id.Project) (got org.Project, err error) {
+	err = a.inOrgOf(ctx, c, o, "read a project", func(t orgRows) error {
 		got, err = t.Project(ctx, o, p)
 		return err
 	})

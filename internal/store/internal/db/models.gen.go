@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 type Gpu struct {
@@ -67,6 +68,48 @@ type Host struct {
 	CreatedAt           time.Time
 }
 
+type Instance struct {
+	OrgID                uuid.UUID
+	ID                   uuid.UUID
+	ProjectID            uuid.UUID
+	CellID               string
+	PoolID               string
+	Name                 string
+	OfferID              string
+	SkuID                uuid.UUID
+	Image                string
+	Command              []string
+	Env                  []byte
+	EnvSealed            []byte
+	Labels               []byte
+	ClientToken          *string
+	Recovery             string
+	Desired              string
+	Run                  int32
+	Generation           int64
+	ConvergedGeneration  int64
+	Revision             int64
+	Attempts             int32
+	ExcludedHosts        []uuid.UUID
+	NextWakeAt           *time.Time
+	DeadlineAt           *time.Time
+	Status               string
+	StatusCode           string
+	StatusDetail         string
+	EverRan              bool
+	OperationID          *uuid.UUID
+	PriceBookID          *uuid.UUID
+	LockedPriceVersionID *uuid.UUID
+	LockedPrice          pgtype.Numeric
+	Currency             string
+	Simulated            bool
+	CreatedAt            time.Time
+	AcceptedAt           time.Time
+	IntentAt             time.Time
+	StartedAt            *time.Time
+	DeletedAt            *time.Time
+}
+
 type JoinToken struct {
 	ID          uuid.UUID
 	Hash        []byte
@@ -92,6 +135,25 @@ type Offer struct {
 	Generation int64
 	CreatedAt  time.Time
 	UpdatedAt  time.Time
+}
+
+type Operation struct {
+	OrgID        uuid.UUID
+	ID           uuid.UUID
+	ProjectID    uuid.UUID
+	Kind         string
+	SubjectID    uuid.UUID
+	Generation   int64
+	Status       string
+	Step         string
+	Percent      int32
+	Problem      []byte
+	SupersededBy *uuid.UUID
+	RequestID    string
+	CreatedAt    time.Time
+	DeadlineAt   *time.Time
+	FinishedAt   *time.Time
+	Revision     int64
 }
 
 type Organization struct {

@@ -1,0 +1,209 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/tranche-cloud/tranche/internal/auth"
+	"github.com/tranche-cloud/tranche/internal/fault"
+	"github.com/tranche-cloud/tranche/internal/id"
+	"github.com/tranche-cloud/tranche/internal/instance"
+	"github.com/tranche-cloud/tranche/internal/money"
+	"github.com/tranche-cloud/tranche/internal/quota"
+	"github.com/tranche-cloud/tranche/internal/store"
+)
+
+const (
+	// maxLabels bounds the labels of an instance.
+	maxLabels = 64
+	// recoveryStop is the only recovery that is sold so far.
+	recoveryStop = "stop"
+	// requestWithin is when a request that tried every host is over.
+	requestWithin = instance.MaxHosts*instance.PrepareWithin + time.Minute
+	// shownOfID is how many characters of the id an unnamed instance is called by.
+	shownOfID = 8
+)
+
+// NewInstance asks for an instance. Name and Recovery have defaults: the end of
+// the id, and `stop`.
+type NewInstance struct {
+	Project     id.Project
+	Name        string
+	Offer       string
+	Image       string
+	Command     []string // nil: the image's
+	Env         []EnvVar
+	Labels      map[string]string
+	ClientToken string // "": none; unique in the organization for life
+	Recovery    string
+}
+
+// EnvVar is one variable of the main process: a Value, or a Secret that nobody
+// reads again.
+type EnvVar struct {
+	Name   string
+	Value  string
+	Secret auth.Secret
+}
+
+// CreateInstance accepts a create: when it returns, the instance and its operation
+// exist, quota is held and the price is locked. Placement comes later and may fail
+// the operation with capacity.none.
+//
+// It fails with resource.not_found for a foreign project, offer.unknown,
+// offer.unavailable (no price, or no hardware that could ever hold it),
+// quota.exceeded, name.taken, state.conflict for a used client_token, and
+// request.invalid.
+func (a *App) CreateInstance(ctx context.Context, c Caller, in NewInstance) (Instance, error) {
+	if err := in.check(); err != nil {
+		return Instance{}, err
+	}
+	var out Instance
+	err := a.Store.ShareOrg(ctx, c.Org, func(ctx context.Context, t *store.OrgTx) error {
+		if _, err := t.Project(ctx, c.Org, in.Project); err != nil {
+			return err
+		}
+		offered, simulated, err := a.offered(ctx, t, in.Offer)
+		if err != nil {
+			return err
+		}
+		limits, held, err := t.LockQuota(ctx)
+		if err != nil {
+			return err
+		}
+		ask := quota.Usage{Instances: 1, GPUs: offered.SKU.Shape.Count}
+		if err := quota.Check(limits, held, ask); err != nil {
+			return err
+		}
+		row, err := a.accept(ctx, t, c, in, offered, simulated)
+		if err != nil {
+			return err
+		}
+		out = newInstance(row, nil, InstanceUsage{Cost: money.ZeroExact(row.Price.Currency())})
+		return nil
+	})
+	return out, err
+}
+
+// accept writes everything that an accepted create is.
+func (a *App) accept(
+	ctx context.Context, t *store.OrgTx, c Caller, in NewInstance, offered store.PricedOffer, simulated bool,
+) (store.Instance, error) {
+	at, err := t.BusinessNow(ctx)
+	if err != nil {
+		return store.Instance{}, err
+	}
+	n := store.NewInstance{
+		ID: id.New[id.Instance](), Operation: id.New[id.Operation](), Project: in.Project, RequestID: c.RequestID,
+		Name: in.Name, Offer: offered, Image: in.Image, Command: in.Command, Labels: in.Labels,
+		ClientToken: in.ClientToken, Recovery: recoveryStop, Simulated: simulated,
+		At: at, DeadlineAt: a.Clock.Now().Add(requestWithin),
+	}
+	if n.Name == "" {
+		text := n.ID.String()
+		n.Name = text[len(text)-shownOfID:]
+	}
+	if n.Env, n.EnvSealed, err = a.sealEnv(c.Org, n.ID, in.Env); err != nil {
+		return store.Instance{}, err
+	}
+	cell, err := t.InsertInstance(ctx, n)
+	if err != nil {
+		return store.Instance{}, err
+	}
+	err = t.AppendEvent(ctx, store.Event{
+		Org: c.Org, Project: in.Project, Cell: cell, Type: "instance.created", Subject: n.ID,
+		Data: map[string]any{"offer": offered.ID, "name": n.Name, "operation": n.Operation.String()},
+	})
+	if err != nil {
+		return store.Instance{}, err
+	}
+	if err := t.AppendOutbox(ctx, store.OutboxInstance, n.ID.String(), "create"); err != nil {
+		return store.Instance{}, err
+	}
+	if err := t.Audit(ctx, c.audit(c.Org, "instance.create", n.ID.String())); err != nil {
+		return store.Instance{}, err
+	}
+	return t.Instance(ctx, in.Project, n.ID)
+}
+
+// offered finds what the organization would buy, and whether hardware for it
+// exists and is simulated.
+func (a *App) offered(ctx context.Context, t *store.OrgTx, offerID string) (store.PricedOffer, bool, error) {
+	found, err := t.OffersOfOrg(ctx, t.Org(), store.OfferFilter{ID: offerID, Size: 1})
+	if err != nil {
+		return store.PricedOffer{}, false, err
+	}
+	if len(found) == 0 {
+		return store.PricedOffer{}, false, whyNotOffered(ctx, t, offerID)
+	}
+	ok, simulated, err := a.sellable(ctx, found[0].Pool, found[0].SKU.Shape)
+	if err == nil && !ok {
+		err = unavailableOffer("No host of this installation could hold this offer.")
+	}
+	return found[0], simulated, err
+}
+
+func whyNotOffered(ctx context.Context, t *store.OrgTx, offerID string) error {
+	exists, err := t.OfferEnabled(ctx, offerID)
+	if err != nil {
+		return err
+	}
+	if exists {
+		return unavailableOffer("The offer has no price for this organization.")
+	}
+	return fault.New(fault.Unprocessable, "offer.unknown", "There is no such offer.").
+		Suggest("List the offers and choose one of them.").
+		With(fault.Field{Pointer: "/offer", Code: "offer.unknown", Detail: "no such offer"})
+}
+
+func unavailableOffer(detail string) error {
+	return fault.New(fault.Unprocessable, "offer.unavailable", detail).
+		Suggest("List the offers and choose one of them.").
+		With(fault.Field{Pointer: "/offer", Code: "offer.unavailable", Detail: "cannot be sold"})
+}
+
+// check refuses what no organization could be given.
+func (in NewInstance) check() error {
+	if in.Recovery != "" && in.Recovery != recoveryStop {
+		return fault.New(fault.Invalid, "request.invalid", "Only the recovery `stop` is supported.").
+			With(fault.Field{Pointer: "/recovery", Code: "enum", Detail: "must be stop"})
+	}
+	if len(in.Labels) > maxLabels {
+		return fault.New(fault.Invalid, "request.invalid", fmt.Sprintf("An instance has at most %d labels.", maxLabels)).
+			With(fault.Field{Pointer: "/labels", Code: "range", Detail: "too many"})
+	}
+	seen := map[string]bool{}
+	for n, v := range in.Env {
+		if seen[v.Name] {
+			return fault.New(fault.Invalid, "request.invalid", "A variable is set twice.").
+				With(fault.Field{Pointer: fmt.Sprintf("/env/%d/name", n), Code: "unique", Detail: "set twice"})
+		}
+		seen[v.Name] = true
+	}
+	return nil
+}
+
+// sealEnv splits an environment into what everybody of the project may read and
+// the sealed values of its secrets, bound to the organization and the instance.
+func (a *App) sealEnv(o id.Org, i id.Instance, env []EnvVar) (open []store.EnvVar, sealed []byte, err error) {
+	secrets := map[string]string{}
+	for _, v := range env {
+		if v.Secret.IsZero() {
+			open = append(open, store.EnvVar{Name: v.Name, Value: v.Value})
+			continue
+		}
+		secrets[v.Name] = v.Secret.Reveal()
+		open = append(open, store.EnvVar{Name: v.Name, Fingerprint: a.Box.Fingerprint(v.Secret, o.String())})
+	}
+	if len(secrets) == 0 {
+		return open, nil, nil
+	}
+	text, err := json.Marshal(secrets)
+	if err != nil {
+		return nil, nil, fmt.Errorf("write secret variables: %w", err)
+	}
+	sealed, err = a.Box.Seal(auth.NewSecret(string(text)), o.String(), i.String())
+	return open, sealed, err
+}
