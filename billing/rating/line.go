@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/big"
 	"slices"
+	"time"
 
 	"github.com/tranche-cloud/tranche/billing"
 	"github.com/tranche-cloud/tranche/internal/fault"
@@ -18,6 +19,7 @@ import (
 // line gathers the charges of one key.
 type line struct {
 	first    chargeable
+	begins   time.Time // of its earliest usage
 	quantity *big.Int
 	simul    bool
 	shares   map[metering.Subject]*share
@@ -31,13 +33,16 @@ type share struct {
 }
 
 func newLine(c chargeable) *line {
-	return &line{first: c, quantity: new(big.Int), shares: map[metering.Subject]*share{}}
+	return &line{first: c, begins: c.during.From, quantity: new(big.Int), shares: map[metering.Subject]*share{}}
 }
 
 func (l *line) add(c chargeable) error {
 	if c.price != l.first.price {
 		return fault.New(fault.Internal, "internal",
 			fmt.Sprintf("One price version gives %s and %s for one SKU.", l.first.price, c.price))
+	}
+	if c.during.From.Before(l.begins) {
+		l.begins = c.during.From
 	}
 	l.quantity.Add(l.quantity, c.quantity)
 	l.simul = l.simul || c.usage.Simulated
@@ -110,7 +115,7 @@ func (l *line) subjects(amount money.Amount) ([]billing.Share, error) {
 }
 
 // ordered returns lines in the order of the document: by project, SKU code, meter,
-// and then the rest of the key.
+// isolation, pricing kind, then as their prices followed each other.
 func ordered(lines map[billing.LineKey]*line) []*line {
 	out := make([]*line, 0, len(lines))
 	for _, l := range lines {
@@ -123,6 +128,7 @@ func ordered(lines map[billing.LineKey]*line) []*line {
 			compareText(a.first.usage.SKU.Code, b.first.usage.SKU.Code, string(x.Meter), string(y.Meter),
 				x.IsolationGPU, y.IsolationGPU, x.IsolationHost, y.IsolationHost, string(x.Pricing), string(y.Pricing)),
 			bytes.Compare(x.SKU[:], y.SKU[:]),
+			a.begins.Compare(b.begins),
 			bytes.Compare(x.PriceVersion[:], y.PriceVersion[:]),
 			cmp.Compare(x.Tier, y.Tier),
 			cmp.Compare(x.TaxCategory, y.TaxCategory),
