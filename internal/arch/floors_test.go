@@ -31,21 +31,46 @@ var floors = []struct {
 	path  string
 	floor int
 }{
-	{"internal/id", 0}, {"internal/money", 0}, {"internal/fault", 0}, {"internal/page", 0},
-	{"internal/clock", 0}, {"internal/units", 0}, {"openapi", 0},
+	{"internal/id", 0},
+	{"internal/money", 0},
+	{"internal/fault", 0},
+	{"internal/page", 0},
+	{"internal/clock", 0},
+	{"internal/units", 0},
+	{"openapi", 0},
 
-	{"internal/gpu", 1}, {"internal/placement", 1}, {"internal/instance", 1}, {"internal/host", 1},
-	{"internal/quota", 1}, {"internal/org", 1}, {"internal/offer", 1}, {"internal/metering", 1},
-	{"billing", 1}, {"billing/rating", 1}, {"openapi/wire", 1},
+	{"internal/gpu", 1},
+	{"internal/placement", 1},
+	{"internal/instance", 1},
+	{"internal/host", 1},
+	{"internal/quota", 1},
+	{"internal/org", 1},
+	{"internal/offer", 1},
+	{"internal/metering", 1},
+	{"billing", 1},
+	{"billing/rating", 1},
+	{"openapi/wire", 1},
 
-	{"migrations", 2}, {"internal/store", 2}, {"internal/agentlink", 2}, {"internal/auth", 2},
-	{"internal/outbox", 2}, {"billing/render", 2},
+	{"migrations", 2},
+	{"internal/store", 2},
+	{"internal/agentlink", 2},
+	{"internal/auth", 2},
+	{"internal/outbox", 2},
+	{"billing/render", 2},
 
 	{"internal/app", 3},
 
-	{"api", 4}, {"workflows", 4}, {"web", 4}, {"gateway", 4}, {"nodeagent", 4}, {"client", 4},
+	{"api", 4},
+	{"workflows", 4},
+	{"web", 4},
+	{"gateway", 4},
+	{"nodeagent", 4},
+	{"client", 4},
 
-	{"cmd", 5}, {"internal/testkit", 5}, {"internal/arch", 5}, {"sim", 5},
+	{"cmd", 5},
+	{"internal/testkit", 5},
+	{"internal/arch", 5},
+	{"sim", 5},
 }
 
 // narrow lists packages that may import less of this module than their floor
@@ -62,8 +87,11 @@ var narrow = []struct {
 	{"client", []string{
 		"client", "openapi/wire", "internal/id", "internal/fault", "internal/money", "internal/clock", "internal/page", "internal/units",
 	}, "the SDK is a client of the public API and is linked into other people's programs"},
-	{"web", []string{"web", "client", "openapi/wire", "internal/id", "internal/fault", "internal/money", "internal/clock", "internal/units"},
-		"the console is a client of the public API"},
+	{
+		"web",
+		[]string{"web", "client", "openapi/wire", "internal/id", "internal/fault", "internal/money", "internal/clock", "internal/units"},
+		"the console is a client of the public API",
+	},
 	{"cmd/tranche", []string{
 		"client", "openapi/wire", "internal/id", "internal/fault", "internal/money", "internal/clock", "internal/units",
 	}, "the CLI is a client of the public API"},
@@ -263,11 +291,11 @@ func list(t *testing.T, dir string, env ...string) map[string]pkg {
 	pkgs := map[string]pkg{}
 	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
 		var p pkg
-		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+		err := decoder.Decode(&p)
+		if errors.Is(err, io.EOF) {
 			return pkgs
-		} else {
-			require.NoError(t, err)
 		}
+		require.NoError(t, err)
 		pkgs[p.ImportPath] = p
 	}
 }

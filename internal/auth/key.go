@@ -17,6 +17,7 @@ import (
 // Realm is the kind of an API key, readable in its text.
 type Realm string
 
+// The realms.
 const (
 	KeyLive     Realm = "live" // an organization's key
 	KeyTest     Realm = "test" // an organization's key of a development installation

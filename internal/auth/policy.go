@@ -35,6 +35,7 @@ func OperatorScopes() []Scope { return []Scope{OffersRead, OperatorRead, Operato
 // Audience says whom an operation serves.
 type Audience string
 
+// The audiences.
 const (
 	Public       Audience = "public"   // no credential
 	Anyone       Audience = "anyone"   // any credential

@@ -11,6 +11,7 @@ import (
 // PrincipalKind says on which side of the counter a caller stands.
 type PrincipalKind string
 
+// The kinds of principal.
 const (
 	Org      PrincipalKind = "org"      // acts for one organization
 	Operator PrincipalKind = "operator" // runs the installation
