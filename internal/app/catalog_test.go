@@ -135,4 +135,3 @@ func TestMPSOfferIsSharedAndLimited(t *testing.T) {
 	require.Equal(t, 1, o.SKU.Shape.Count)
 	require.Equal(t, gpu.Shared, o.SKU.Isolation.GPU)
 }
-
