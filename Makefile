@@ -47,7 +47,7 @@ vulnerabilities: ## known vulnerabilities (VULNDB=dir of a copy of the database)
 	@scripts/vulnerabilities
 
 fmt: ## format all Go code
-	@gofmt -s -w $$(git ls-files -co --exclude-standard '*.go' | grep -vE '\.(gen|pb|connect|sql)\.go$$')
+	@scripts/fmt
 
 setup:
 	@scripts/setup
