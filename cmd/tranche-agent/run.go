@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tranche-cloud/tranche/internal/clock"
+	"github.com/tranche-cloud/tranche/internal/gpu"
+	"github.com/tranche-cloud/tranche/nodeagent"
+	"github.com/tranche-cloud/tranche/nodeagent/carve"
+	"github.com/tranche-cloud/tranche/nodeagent/carve/mig"
+	"github.com/tranche-cloud/tranche/nodeagent/carve/mps"
+	"github.com/tranche-cloud/tranche/nodeagent/carve/timeslice"
+	"github.com/tranche-cloud/tranche/nodeagent/carve/whole"
+	"github.com/tranche-cloud/tranche/nodeagent/gpudrv"
+	"github.com/tranche-cloud/tranche/nodeagent/gpudrv/sim"
+	"github.com/tranche-cloud/tranche/nodeagent/runtime/fake"
+)
+
+// version is the agent's, set by the linker in releases.
+var version = "0.1.0-dev"
+
+// runFlags are the flags of run.
+type runFlags struct {
+	driver    driverFlags
+	hosts     string
+	gateway   string
+	tokenFile string
+	bootID    string
+}
+
+func runCommand() *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Link this host to the control plane and do what it orders",
+		Long: "Link this host to the control plane and do what it orders.\n\n" +
+			"With --driver=sim the host is one of the fleet file's, its GPUs are simulated and no\n" +
+			"container is started. --hosts=all runs every host of the fleet file in one process, each\n" +
+			"with a data folder, an identity and a stream of its own.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context()) },
+	}
+	f.driver.register(cmd.Flags())
+	cmd.Flags().StringVar(&f.hosts, "hosts", "", "sim: \"all\" for every host of the fleet file")
+	cmd.Flags().StringVar(&f.gateway, "gateway", "https://127.0.0.1:8443", "address of the gateway")
+	cmd.Flags().StringVar(&f.tokenFile, "join-token-file", "", "file with the join token; read while the host is not enrolled")
+	cmd.Flags().StringVar(&f.bootID, "boot-id", "", "name of this boot (default: the kernel's)")
+	return cmd
+}
+
+func (f *runFlags) run(ctx context.Context) error {
+	if f.driver.driver != "sim" {
+		return fmt.Errorf("run needs --driver=sim: there is no container runtime for %s in this release", f.driver.driver)
+	}
+	if f.driver.dataDir == "" {
+		return errors.New("run needs --data-dir")
+	}
+	if f.bootID == "" {
+		boot, err := nodeagent.BootID()
+		if err != nil {
+			return err
+		}
+		f.bootID = boot
+	}
+	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	hosts, err := f.chosen()
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for dir, h := range hosts {
+		group.Go(func() error {
+			if err := f.serve(ctx, dir, h, log.With("host", h.Name)); err != nil {
+				return fmt.Errorf("host %s: %w", h.Name, err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// chosen returns the hosts to run by their data folder.
+func (f *runFlags) chosen() (map[string]sim.FleetHost, error) {
+	switch f.hosts {
+	case "":
+		h, err := f.driver.fleetHost()
+		return map[string]sim.FleetHost{f.driver.dataDir: h}, err
+	case "all":
+		fleet, err := sim.LoadFleet(f.driver.fleet)
+		if err != nil {
+			return nil, err
+		}
+		out := map[string]sim.FleetHost{}
+		for _, h := range fleet.Hosts {
+			out[filepath.Join(f.driver.dataDir, h.Name)] = h
+		}
+		return out, nil
+	}
+	return nil, fmt.Errorf("--hosts must be all, not %q; --host names one", f.hosts)
+}
+
+// serve runs the agent of one simulated host until ctx ends.
+func (f *runFlags) serve(ctx context.Context, dir string, h sim.FleetHost, log *slog.Logger) (err error) {
+	drv, err := sim.Open(sim.Config{Dir: simDir(dir), Host: h, Latency: sim.DefaultLatency()})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, drv.Close()) }()
+	host, err := simulated(ctx, drv, dir, h, f.bootID)
+	if err != nil {
+		return err
+	}
+	host.Log = log
+	keeper, err := nodeagent.NewKeeper(host)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, keeper.Close()) }()
+	agent, err := nodeagent.New(nodeagent.Config{
+		Name: h.Name, Dir: dir, Gateway: f.gateway, MachineID: nodeagent.MachineID(), Version: version,
+		Token: f.token, Clock: host.Clock, Log: log,
+	}, keeper)
+	if err != nil {
+		return err
+	}
+	return agent.Run(ctx)
+}
+
+func (f *runFlags) token() (string, error) {
+	if f.tokenFile == "" {
+		return "", errors.New("this host is not enrolled: run needs --join-token-file")
+	}
+	text, err := os.ReadFile(f.tokenFile)
+	if err != nil {
+		return "", fmt.Errorf("read join token: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+// simulated assembles a host of simulated GPUs and the fake runtime. Its boot ends
+// when the machine's or the simulated one does.
+func simulated(ctx context.Context, drv gpudrv.Driver, dir string, h sim.FleetHost, machineBoot string) (nodeagent.Host, error) {
+	facts, err := drv.Host(ctx)
+	if err != nil {
+		return nodeagent.Host{}, err
+	}
+	boot := machineBoot + "/" + facts.BootID
+	set := carve.NewSet(drv, map[gpu.Kind]carve.Carver{
+		gpu.Whole: whole.New(drv), gpu.MIG: mig.New(drv), gpu.MPS: mps.New(drv), gpu.TimeSlice: timeslice.New(drv),
+	})
+	runtime, err := fake.Open(fake.Config{
+		Dir: filepath.Join(dir, "containers"), BootID: boot, Uptime: nodeagent.Uptime, Clock: clock.Real(),
+		ReadBack: func(ctx context.Context, name string, s gpu.Slot) error {
+			plan, err := set.Plan(ctx, carve.Slice{ID: name, Slot: s})
+			if err == nil && !plan.Present {
+				err = gpudrv.Refuse(gpudrv.NotFound, "read_back", s.GPU, "%s is not there", s)
+			}
+			return err
+		},
+	})
+	if err != nil {
+		return nodeagent.Host{}, err
+	}
+	modes := map[string]gpu.Mode{}
+	for _, d := range h.Devices() {
+		modes[d.UUID] = d.Mode
+	}
+	return nodeagent.Host{
+		Dir: dir, Driver: drv, Carve: set, Runtime: runtime, Modes: modes, VCPU: h.VCPU, RAM: h.RAM,
+		BootID: boot, Uptime: nodeagent.Uptime, Clock: clock.Real(),
+	}, nil
+}

@@ -1,0 +1,297 @@
+package nodeagent
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tranche-cloud/tranche/internal/id"
+	"github.com/tranche-cloud/tranche/internal/instance"
+	"github.com/tranche-cloud/tranche/nodeagent/carve"
+	"github.com/tranche-cloud/tranche/nodeagent/gpudrv"
+	"github.com/tranche-cloud/tranche/nodeagent/journal"
+	"github.com/tranche-cloud/tranche/nodeagent/runtime"
+)
+
+// maxTries bounds how often a start is tried on a device that is busy.
+const maxTries = 5
+
+// step does one thing for a slice. An error asks to try again later.
+type step func(*Keeper, *slice) error
+
+// The steps after each journalled one, on the way up and on the way down. A step is
+// safe to repeat: after a crash the journalled one is done again.
+var (
+	up = map[journal.Step]step{
+		"":             (*Keeper).planCarve,
+		journal.Carve:  (*Keeper).carve,
+		journal.Carved: (*Keeper).planStart,
+		journal.Start:  (*Keeper).start,
+	}
+	down = map[journal.Step]step{
+		"":              (*Keeper).planStop,
+		journal.Carve:   (*Keeper).planStop,
+		journal.Carved:  (*Keeper).planStop,
+		journal.Start:   (*Keeper).planStop,
+		journal.Running: (*Keeper).planStop,
+		journal.Failed:  (*Keeper).planStop,
+		journal.Ended:   (*Keeper).planStop,
+		journal.Stop:    (*Keeper).stop,
+		journal.Remove:  (*Keeper).remove,
+	}
+)
+
+// next is the step that is due, nil for none. The caller holds the keeper's lock.
+func (s *slice) next() step {
+	var do step
+	switch s.want {
+	case wantRun:
+		do = up[s.entry.Step]
+	case wantGo:
+		do = down[s.entry.Step]
+	}
+	stale := s.fence != s.entry.Fence || s.timeline != s.entry.Timeline
+	if do == nil && stale && s.entry.Step != "" {
+		return (*Keeper).refence
+	}
+	return do
+}
+
+// refence remembers a raised fence of a slice that needs nothing else.
+func (k *Keeper) refence(s *slice) error {
+	return k.commit(s, func(*journal.Entry) {})
+}
+
+func (k *Keeper) snapshot(s *slice) journal.Entry {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return s.entry
+}
+
+// planCarve refuses a slot that something else of this host holds, and otherwise
+// notes that carving begins.
+func (k *Keeper) planCarve(s *slice) error {
+	if holder, clash := k.clash(s); clash {
+		return k.fail(s, gpudrv.Refuse(gpudrv.NoRoom, "carve", "", "the slot is held by %s", holder))
+	}
+	return k.commit(s, func(e *journal.Entry) { e.Step = journal.Carve })
+}
+
+// clash names who else holds a unit of the slice's slots.
+func (k *Keeper) clash(s *slice) (string, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for a, other := range k.slices {
+		if other != s && exists(other.entry.Step) && overlap(s.entry.Slots, other.entry.Slots) {
+			return a.String(), true
+		}
+	}
+	for _, x := range k.strangers {
+		for _, slot := range x.Slots {
+			if overlap(s.entry.Slots, []journal.Slot{{Slot: slot.Slot}}) {
+				return x.Key, true
+			}
+		}
+	}
+	return "", false
+}
+
+func overlap(a, b []journal.Slot) bool {
+	for _, x := range a {
+		for _, y := range b {
+			if x.Slot.GPU == y.Slot.GPU &&
+				x.Slot.Start < y.Slot.Start+y.Slot.Size && y.Slot.Start < x.Slot.Start+x.Slot.Size {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func sliceOf(a id.Assignment, n int, s journal.Slot) carve.Slice {
+	return carve.Slice{ID: fmt.Sprintf("%s/%d", a, n), Slot: s.Slot}
+}
+
+// carve makes exactly the ordered slots and keeps what the driver says about them.
+func (k *Keeper) carve(s *slice) error {
+	e := k.snapshot(s)
+	leave, err := k.enterQueue(e)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	slots := make([]journal.Slot, 0, len(e.Slots))
+	for i, want := range e.Slots {
+		seen, err := k.host.Carve.Ensure(k.ctx, sliceOf(e.Assignment, i, want))
+		if err != nil {
+			return k.failOrRetry(s, err)
+		}
+		want.Device, want.Memory, want.SMs = seen.UUID, seen.Memory, seen.SMs
+		slots = append(slots, want)
+	}
+	return k.commit(s, func(e *journal.Entry) { e.Step, e.Slots = journal.Carved, slots })
+}
+
+func (k *Keeper) planStart(s *slice) error {
+	return k.commit(s, func(e *journal.Entry) { e.Step = journal.Start })
+}
+
+// start starts the container. The GPU's queue is free meanwhile: neighbours on the
+// same GPU need not wait for it.
+func (k *Keeper) start(s *slice) error {
+	e := k.snapshot(s)
+	spec := runtime.Spec{
+		Name: e.Assignment.String(), Run: e.Run, Image: e.Image, Command: e.Command, VCPU: e.VCPU, RAM: e.RAM,
+	}
+	for _, x := range e.Slots {
+		spec.Slots = append(spec.Slots, x.Slot)
+		spec.Devices = append(spec.Devices, x.Device)
+	}
+	c, err := k.host.Runtime.Start(k.ctx, spec)
+	if err != nil {
+		return k.failOrRetry(s, err)
+	}
+	return k.commit(s, func(e *journal.Entry) {
+		e.Step, e.StartedUS, e.EndedUS, e.Code, e.Detail = journal.Running, c.Started.Microseconds(), 0, "", ""
+	})
+}
+
+// failOrRetry tries a busy device a few times, and gives up on anything else.
+func (k *Keeper) failOrRetry(s *slice, err error) error {
+	if k.ctx.Err() != nil {
+		return k.ctx.Err()
+	}
+	k.mu.Lock()
+	again := gpudrv.KindOf(err) == gpudrv.InUse && s.tries < maxTries && s.want == wantRun
+	k.mu.Unlock()
+	if again {
+		return errRetry
+	}
+	return k.fail(s, err)
+}
+
+// fail gives an order up with the driver's typed reason. What was made stays until
+// a tombstone names it.
+func (k *Keeper) fail(s *slice, err error) error {
+	p := problemOf(err)
+	k.host.Log.Warn("slice failed", "assignment_id", s.entry.Assignment.String(), "code", p.Code, "error", err)
+	return k.commit(s, func(e *journal.Entry) { e.Step, e.Code, e.Detail = journal.Failed, p.Code, p.Detail })
+}
+
+// maxDetail bounds a reason's text, in bytes.
+const maxDetail = 512
+
+func problemOf(err error) instance.Problem {
+	text := err.Error()
+	if len(text) > maxDetail {
+		text = text[:maxDetail]
+	}
+	return instance.Problem{Code: string(gpudrv.KindOf(err)), Detail: text}
+}
+
+func (k *Keeper) planStop(s *slice) error {
+	return k.commit(s, func(e *journal.Entry) {
+		if e.Step == journal.Ended && e.EndedUS == 0 {
+			e.StartedUS = 0 // the end is unknown and must not be guessed later
+		}
+		e.Step = journal.Stop
+	})
+}
+
+// stop ends the container, and learns from it what slots a forgotten assignment had.
+func (k *Keeper) stop(s *slice) error {
+	e := k.snapshot(s)
+	found, err := k.container(e.Assignment.String())
+	if err != nil {
+		return k.hinder(s, err)
+	}
+	if err := k.host.Runtime.Stop(k.ctx, e.Assignment.String()); err != nil {
+		return k.hinder(s, err)
+	}
+	return k.commit(s, func(e *journal.Entry) {
+		e.Step = journal.Remove
+		if e.StartedUS > 0 && e.EndedUS == 0 {
+			e.EndedUS = k.host.Uptime().Microseconds()
+		}
+		if len(e.Slots) == 0 && found != nil {
+			for _, slot := range found.Slots {
+				e.Slots = append(e.Slots, journal.Slot{Slot: slot})
+			}
+		}
+	})
+}
+
+func (k *Keeper) container(name string) (*runtime.Container, error) {
+	list, err := k.host.Runtime.List(k.ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range list {
+		if c.Name == name {
+			return &c, nil
+		}
+	}
+	return nil, nil
+}
+
+// remove takes the slices away and acknowledges only what it has proven: no
+// container of that name, no slice of those slots.
+func (k *Keeper) remove(s *slice) error {
+	e := k.snapshot(s)
+	leave, err := k.enterQueue(e)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	for i, slot := range e.Slots {
+		err := k.host.Carve.Remove(k.ctx, sliceOf(e.Assignment, i, slot))
+		if err != nil {
+			return k.hinder(s, err)
+		}
+	}
+	if err := k.proveGone(e); err != nil {
+		return k.hinder(s, err)
+	}
+	return k.commit(s, func(e *journal.Entry) { e.Step, e.Code, e.Detail = journal.Gone, "", "" })
+}
+
+func (k *Keeper) proveGone(e journal.Entry) error {
+	c, err := k.container(e.Assignment.String())
+	if err != nil {
+		return err
+	}
+	if c != nil {
+		return errors.New("the container is still there")
+	}
+	for _, slot := range e.Slots {
+		found, err := k.host.Carve.Observe(k.ctx, slot.Slot.GPU)
+		if err != nil {
+			return err
+		}
+		for _, f := range found {
+			if overlap([]journal.Slot{slot}, []journal.Slot{{Slot: f.Evidence.Slot}}) {
+				return fmt.Errorf("a slice is still at %s", f.Evidence.Slot)
+			}
+		}
+	}
+	return nil
+}
+
+// hinder keeps a removal going for ever, and says what stands in its way.
+func (k *Keeper) hinder(s *slice, err error) error {
+	if k.ctx.Err() != nil {
+		return k.ctx.Err()
+	}
+	p := problemOf(err)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if s.trouble != p {
+		s.trouble = p
+		k.touch(s.entry.Assignment)
+		k.host.Log.Warn("removal hindered", "assignment_id", s.entry.Assignment.String(), "code", p.Code, "error", err)
+	}
+	return errRetry
+}
+
+// uptimeOf turns journalled microseconds into a duration.
+func uptimeOf(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
