@@ -5,11 +5,13 @@ import (
 	"crypto/ed25519"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tranche-cloud/tranche/internal/app"
 	"github.com/tranche-cloud/tranche/internal/auth"
 	"github.com/tranche-cloud/tranche/internal/id"
+	"github.com/tranche-cloud/tranche/internal/org"
 	"github.com/tranche-cloud/tranche/internal/page"
 	"github.com/tranche-cloud/tranche/internal/store"
 	"github.com/tranche-cloud/tranche/openapi/wire"
@@ -31,7 +33,7 @@ func ForApp(a *app.App, pages *page.Sealer, keys []ed25519.PublicKey) (Config, e
 	}
 	h := NewHandlers(a, pages, set)
 	return Config{
-		Authenticate: a.Authenticate, ProjectOwner: h.projectOwner, Exists: h.exists, Ready: h.ready,
+		Handlers: h, Authenticate: a.Authenticate, ProjectOwner: h.projectOwner, Exists: h.exists, Ready: h.ready,
 		Clock: a.Clock, Log: a.Log,
 	}, nil
 }
@@ -42,16 +44,17 @@ func (h *Handlers) projectOwner(ctx context.Context, p auth.Principal, project i
 	return got.Org, err
 }
 
-// exists looks up what the last id of a path names; projects of tenants are
-// looked up before.
+// exists looks up what the ids of a path name; projects of tenants are looked up
+// before, as the rights depend on them.
 func (h *Handlers) exists(ctx context.Context, p auth.Principal, params map[string]string) error {
-	c := app.Caller{Principal: p}
-	var err error
+	lookups := h.lookups()
 	for name, text := range params {
-		if lookup, ok := h.lookups()[name]; ok {
-			if err = lookup(ctx, c, text, params); err != nil {
-				return err
-			}
+		look, ok := lookups[name]
+		if !ok {
+			continue
+		}
+		if err := look(ctx, app.Caller{Principal: p}, text, params); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -62,43 +65,71 @@ type lookup func(ctx context.Context, c app.Caller, text string, params map[stri
 
 func (h *Handlers) lookups() map[string]lookup {
 	return map[string]lookup{
-		"invoice": func(ctx context.Context, c app.Caller, text string, _ map[string]string) error {
-			return found(text, func(i id.Invoice) error {
-				_, err := h.app.GetInvoice(ctx, c, i)
+		"instance": func(ctx context.Context, c app.Caller, text string, params map[string]string) error {
+			project, err := parse[id.Project](params["project"])
+			if err != nil {
 				return err
-			})
-		},
-		"organization": func(ctx context.Context, c app.Caller, text string, _ map[string]string) error {
-			return found(text, func(o id.Org) error {
-				_, err := h.app.GetOrganization(ctx, c, o)
+			}
+			return by(func(ctx context.Context, c app.Caller, i id.Instance) error {
+				_, err := h.app.GetInstance(ctx, c, project, i, app.Wait{})
 				return err
-			})
+			})(ctx, c, text, nil)
 		},
-		"host": func(ctx context.Context, c app.Caller, text string, _ map[string]string) error {
-			return found(text, func(host id.Host) error {
-				_, err := h.app.GetHost(ctx, c, host)
-				return err
-			})
-		},
-		"price_book": func(ctx context.Context, c app.Caller, text string, _ map[string]string) error {
-			return found(text, func(b id.PriceBook) error {
-				_, err := h.app.GetPriceBook(ctx, c, b)
-				return err
-			})
-		},
+		"operation": by(func(ctx context.Context, c app.Caller, o id.Operation) error {
+			_, err := h.app.GetOperation(ctx, c, o, 0)
+			return err
+		}),
+		"invoice": by(func(ctx context.Context, c app.Caller, i id.Invoice) error {
+			_, err := h.app.GetInvoice(ctx, c, i)
+			return err
+		}),
+		"api_key": by(h.hasKey),
+		"organization": by(func(ctx context.Context, c app.Caller, o id.Org) error {
+			_, err := h.app.GetOrganization(ctx, c, o)
+			return err
+		}),
+		"host": by(func(ctx context.Context, c app.Caller, host id.Host) error {
+			_, err := h.app.GetHost(ctx, c, host)
+			return err
+		}),
+		"price_book": by(func(ctx context.Context, c app.Caller, b id.PriceBook) error {
+			_, err := h.app.GetPriceBook(ctx, c, b)
+			return err
+		}),
 	}
 }
 
-// found parses the id and asks for what it names.
-func found[I interface{ ~[16]byte }, P interface {
+// by makes a lookup of one that takes the parsed id.
+func by[I interface{ ~[16]byte }, P interface {
 	*I
 	UnmarshalText([]byte) error
-}](text string, get func(I) error) error {
-	v, err := parse[I, P](text)
-	if err != nil {
-		return err
+}](get func(context.Context, app.Caller, I) error) lookup {
+	return func(ctx context.Context, c app.Caller, text string, _ map[string]string) error {
+		v, err := parse[I, P](text)
+		if err != nil {
+			return err
+		}
+		return get(ctx, c, v)
 	}
-	return get(v)
+}
+
+// hasKey looks for a key among those of the caller's organization. It reads the
+// list, for it only serves requests that are refused anyway.
+func (h *Handlers) hasKey(ctx context.Context, c app.Caller, key id.Key) error {
+	p := app.Page{Size: page.Max}
+	for {
+		l, err := h.app.ListAPIKeys(ctx, c, p)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(l.Items, func(k org.APIKey) bool { return k.ID == key }) {
+			return nil
+		}
+		if l.Next == "" {
+			return auth.NotFound()
+		}
+		p.Cursor = l.Next
+	}
 }
 
 // ready reports the database, and work that nobody takes off the outbox: that

@@ -101,11 +101,12 @@ func timeOrNull(t *time.Time) nullable.Nullable[wire.Timestamp] {
 	return nullable.NewNullableWithValue(wire.At(*t))
 }
 
-func intOrNull(n *int) nullable.Nullable[int32] {
-	if n == nil {
+// numberOrNull says null for 0, which stands for no limit or no promise.
+func numberOrNull(n int) nullable.Nullable[int32] {
+	if n == 0 {
 		return nullable.NewNullNullable[int32]()
 	}
-	return nullable.NewNullableWithValue(int32(*n))
+	return nullable.NewNullableWithValue(int32(n))
 }
 
 func priceOf(p money.Price) wire.Price {

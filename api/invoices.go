@@ -3,12 +3,15 @@ package api
 import (
 	"context"
 	"encoding/hex"
+	"fmt"
 	"math/big"
+	"net/http"
 	"strconv"
 
 	"github.com/oapi-codegen/nullable"
 
 	"github.com/tranche-cloud/tranche/billing"
+	"github.com/tranche-cloud/tranche/billing/render"
 	"github.com/tranche-cloud/tranche/internal/id"
 	"github.com/tranche-cloud/tranche/internal/metering"
 	"github.com/tranche-cloud/tranche/openapi/wire"
@@ -120,4 +123,28 @@ func rateOf(ppm int64) string {
 		}
 	}
 	return rate.FloatString(6)
+}
+
+// GetInvoiceHtml answers GET /v1/organization/invoices/{invoice}/html.
+func (h *Handlers) GetInvoiceHtml(ctx context.Context, req GetInvoiceHtmlRequestObject) (GetInvoiceHtmlResponseObject, error) {
+	got, err := h.invoice(ctx, req.Invoice)
+	if err != nil {
+		return nil, err
+	}
+	page, err := render.HTML(got)
+	if err != nil {
+		return nil, fmt.Errorf("rendering invoice %s: %w", got.ID, err)
+	}
+	return htmlPage(page), nil
+}
+
+// htmlPage is a document that may load and run nothing.
+type htmlPage []byte
+
+func (p htmlPage) VisitGetInvoiceHtmlResponse(w http.ResponseWriter) error {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy", render.ContentSecurityPolicy)
+	w.WriteHeader(http.StatusOK)
+	_, err := w.Write(p)
+	return err
 }

@@ -203,6 +203,10 @@ func leafFields(e *jsonschema.ValidationError, name string) []fault.Field {
 	if name == "" {
 		at = jsonPointer(e.InstanceLocation)
 	}
+	if _, ok := e.ErrorKind.(*kind.PropertyNames); ok {
+		// jsonschema v6.0.3 shares the location's memory with later errors here.
+		at = placeOf(e.SchemaURL)
+	}
 	switch k := e.ErrorKind.(type) {
 	case *kind.AdditionalProperties:
 		out := make([]fault.Field, len(k.Properties))
@@ -222,6 +226,18 @@ func leafFields(e *jsonschema.ValidationError, name string) []fault.Field {
 		code = path[len(path)-1]
 	}
 	return []fault.Field{{Pointer: clip(at), Code: code, Detail: explain(e.ErrorKind)}}
+}
+
+// placeOf is where a schema under named properties looks at.
+func placeOf(schemaURL string) string {
+	var b strings.Builder
+	parts := strings.Split(schemaURL, "/")
+	for i := 1; i < len(parts); i++ {
+		if parts[i-1] == "properties" {
+			b.WriteString("/" + parts[i])
+		}
+	}
+	return b.String()
 }
 
 // explain says what a schema wants, without the value that was sent.
