@@ -57,17 +57,6 @@ func (a *App) SettleOutbox(ctx context.Context, sent, failed []int64, delay time
 	})
 }
 
-// OutboxAge is the age of the oldest wake-up that was not delivered: how far the
-// worker lags behind.
-func (a *App) OutboxAge(ctx context.Context) (time.Duration, error) {
-	var age time.Duration
-	err := a.Store.InSystem(ctx, "outbox age", func(t *store.SystemTx) (err error) {
-		age, err = t.OldestUnsent(ctx)
-		return err
-	})
-	return age, err
-}
-
 // Tidy deletes delivered wake-ups and old idempotency keys.
 func (a *App) Tidy(ctx context.Context) error {
 	for {

@@ -1,0 +1,102 @@
+// Command tranched is the control plane: its roles api, worker and gateway, the
+// three in one process as all, and the commands of the machine's operator.
+//
+// Every flag has an environment variable: --database-url is TRANCHE_DATABASE_URL.
+// A flag on the command line wins. Logs are JSON lines on standard error.
+//
+// Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the doctor found something,
+// 4 the database refuses this binary (schema version, login role, clock).
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/tranche-cloud/tranche/internal/fault"
+)
+
+const (
+	exitFailed = 1
+	exitUsage  = 2
+	exitFound  = 3
+	exitRefuse = 4
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := root().ExecuteContext(ctx)
+	stop()
+	os.Exit(report(err))
+}
+
+// exitError carries the exit code of a failure that is not a plain one.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
+
+// report prints a failure with what to do about it, and returns the exit code.
+func report(err error) int {
+	if err == nil || errors.Is(err, context.Canceled) {
+		return 0
+	}
+	if !errors.Is(err, errFound) {
+		fmt.Fprintln(os.Stderr, "tranched:", err)
+	}
+	if f, ok := errors.AsType[*fault.Error](err); ok && f.Suggestion != "" {
+		fmt.Fprintln(os.Stderr, "tranched:", f.Suggestion)
+	}
+	if e, ok := errors.AsType[*exitError](err); ok {
+		return e.code
+	}
+	return exitFailed
+}
+
+func root() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:           "tranched",
+		Short:         "Control plane of Tranche",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			return bindEnv(cmd.Flags(), os.LookupEnv)
+		},
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitUsage, err} })
+	cmd.AddCommand(
+		roleCommand("api", "Serve the HTTP API", apiRole),
+		roleCommand("worker", "Run workflows and the loops on Postgres", workerRole),
+		roleCommand("gateway", "Serve the streams of agents", gatewayRole),
+		roleCommand("all", "Run api, worker and gateway in one process", apiRole, workerRole, gatewayRole),
+		migrateCommand(), doctorCommand(), adminCommand(),
+	)
+	return cmd
+}
+
+// bindEnv gives every flag that was not set the value of its environment
+// variable, if there is one.
+func bindEnv(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
+	var first error
+	flags.VisitAll(func(f *pflag.Flag) {
+		name := "TRANCHE_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		text, ok := lookup(name)
+		if f.Changed || !ok || first != nil {
+			return
+		}
+		if err := flags.Set(f.Name, text); err != nil {
+			first = &exitError{exitUsage, fmt.Errorf("environment variable %s: %w", name, err)}
+		}
+	})
+	return first
+}
