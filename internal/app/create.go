@@ -91,41 +91,22 @@ func (a *App) CreateInstance(ctx context.Context, c Caller, in NewInstance) (Ins
 func (a *App) accept(
 	ctx context.Context, t *store.OrgTx, c Caller, in NewInstance, offered store.PricedOffer, simulated bool,
 ) (store.Instance, error) {
-	at, err := t.BusinessNow(ctx)
-	if err != nil {
-		return store.Instance{}, err
-	}
 	n := store.NewInstance{
 		ID: id.New[id.Instance](), Operation: id.New[id.Operation](), Project: in.Project, RequestID: c.RequestID,
 		Name: in.Name, Offer: offered, Image: in.Image, Command: in.Command, Labels: in.Labels,
 		ClientToken: in.ClientToken, Recovery: recoveryStop, Simulated: simulated,
-		At: at, DeadlineAt: a.Clock.Now().Add(requestWithin),
+		DeadlineAt: a.Clock.Now().Add(requestWithin),
 	}
+	n.Audit = c.audit(c.Org, "instance.create", n.ID.String())
 	if n.Name == "" {
 		text := n.ID.String()
 		n.Name = text[len(text)-shownOfID:]
 	}
+	var err error
 	if n.Env, n.EnvSealed, err = a.sealEnv(c.Org, n.ID, in.Env); err != nil {
 		return store.Instance{}, err
 	}
-	cell, err := t.InsertInstance(ctx, n)
-	if err != nil {
-		return store.Instance{}, err
-	}
-	err = t.AppendEvent(ctx, store.Event{
-		Org: c.Org, Project: in.Project, Cell: cell, Type: "instance.created", Subject: n.ID,
-		Data: map[string]any{"offer": offered.ID, "name": n.Name, "operation": n.Operation.String()},
-	})
-	if err != nil {
-		return store.Instance{}, err
-	}
-	if err := t.AppendOutbox(ctx, store.OutboxInstance, n.ID.String(), "create"); err != nil {
-		return store.Instance{}, err
-	}
-	if err := t.Audit(ctx, c.audit(c.Org, "instance.create", n.ID.String())); err != nil {
-		return store.Instance{}, err
-	}
-	return t.Instance(ctx, in.Project, n.ID)
+	return t.InsertInstance(ctx, n)
 }
 
 // offered finds what the organization would buy, and whether hardware for it

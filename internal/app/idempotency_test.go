@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -139,4 +140,26 @@ func TestOldIdempotencyKeysAreForgotten(t *testing.T) {
 	n, err := w.ForgetKeys(t.Context())
 	require.NoError(t, err)
 	require.EqualValues(t, 1, n)
+}
+
+func TestIdempotentGivesUpOnAKeyThatAnotherProcessHolds(t *testing.T) {
+	w := newWorld(t, clock.Real())
+	acme := w.tenant(t, "Acme", quota.Limits{})
+	holder, err := w.db.OwnerPool(t).Begin(t.Context())
+	require.NoError(t, err)
+	_, err = holder.Exec(t.Context(), `insert into idempotency_keys (org_id, principal, method, path, key, fingerprint)
+		values ($1, 'p', 'POST', '/v1/projects/p/things', 'k', 'a')`, acme.org.ID.UUID())
+	require.NoError(t, err)
+	_, _, err = w.Idempotent(t.Context(), once(acme, "k", "a"), func(context.Context) (app.Answer, error) {
+		t.Error("the work was done twice")
+		return app.Answer{}, nil
+	})
+	require.Equal(t, "idempotency.in_flight", fault.CodeOf(err))
+	require.Equal(t, time.Second, fault.From(err).RetryAfter)
+	require.NoError(t, holder.Rollback(t.Context()))
+	_, replayed, err := w.Idempotent(t.Context(), once(acme, "k", "a"), func(context.Context) (app.Answer, error) {
+		return app.Answer{Status: 200}, nil
+	})
+	require.NoError(t, err)
+	require.False(t, replayed)
 }

@@ -32,7 +32,8 @@ type IdempotentAnswer struct {
 	Body        []byte // JSON; secrets are not in it
 }
 
-// idempotencyWait bounds the wait for another transaction with the same key.
+// idempotencyWait bounds the wait for another transaction with the same key, and
+// then for any lock of the work: a request that waits longer had better come back.
 const idempotencyWait = 2 * time.Second
 
 // ClaimIdempotencyKey inserts the row of the key. It returns nil when the caller
@@ -65,20 +66,14 @@ func (t *tx) ClaimIdempotencyKey(ctx context.Context, k IdempotencyKey) (*Idempo
 
 func (t *tx) insertKey(ctx context.Context, k IdempotencyKey) (int64, error) {
 	wait := strconv.FormatInt(idempotencyWait.Milliseconds(), 10) + "ms"
-	if err := t.q.SetLockTimeout(ctx, t.raw, wait); err != nil {
-		return 0, mapError(err)
-	}
 	n, err := t.q.InsertIdempotencyKey(ctx, t.raw, db.InsertIdempotencyKeyParams{
 		OrgID: uuid.UUID(k.Org), Principal: k.Principal, Method: k.Method, Path: k.Path,
-		Key: k.Key, Fingerprint: k.Fingerprint,
+		Key: k.Key, Fingerprint: k.Fingerprint, LockTimeout: wait,
 	})
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == "55P03" {
 		return 0, KeyInFlight().Because(err)
 	}
-	if err != nil {
-		return 0, mapError(err)
-	}
-	return n, mapError(t.q.SetLockTimeout(ctx, t.raw, "0"))
+	return n, mapError(err)
 }
 
 // SaveIdempotentAnswer stores the answer of the work that the key protects.

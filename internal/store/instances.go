@@ -50,37 +50,61 @@ type NewInstance struct {
 	ClientToken string // "": none
 	Recovery    string
 	Simulated   bool
-	At          time.Time // business instant of acceptance
 	DeadlineAt  time.Time // machine
+	Audit       AuditRow  // who accepts; operation and resource are known
 }
 
-// InsertInstance writes an accepted create: the instance, its claim on quota, and
-// its operation. It returns the cell. It fails with name.taken, with
+// InsertInstance writes an accepted create: the instance, its claim on quota, its
+// operation, and its event, audit and outbox rows, all at one business instant
+// after the locks that the transaction holds. It fails with name.taken, with
 // state.conflict for a client_token used before, and with resource.not_found for a
-// foreign project.
-func (t *OrgTx) InsertInstance(ctx context.Context, n NewInstance) (cell string, err error) {
-	env, err := json.Marshal(append([]EnvVar{}, n.Env...))
+// foreign project. It returns what a read of the new instance would.
+func (t *OrgTx) InsertInstance(ctx context.Context, n NewInstance) (Instance, error) {
+	n.Env, n.Command = append([]EnvVar{}, n.Env...), append([]string{}, n.Command...)
+	if n.Labels == nil {
+		n.Labels = map[string]string{}
+	}
+	env, err := json.Marshal(n.Env)
 	if err != nil {
-		return "", fmt.Errorf("write the environment: %w", err)
+		return Instance{}, fmt.Errorf("write the environment: %w", err)
 	}
 	labels, err := json.Marshal(n.Labels)
 	if err != nil {
-		return "", fmt.Errorf("write the labels: %w", err)
+		return Instance{}, fmt.Errorf("write the labels: %w", err)
 	}
-	if n.Labels == nil {
-		labels = []byte("{}")
+	event, err := json.Marshal(map[string]string{
+		"offer": n.Offer.ID, "name": n.Name, "operation": n.Operation.String(),
+	})
+	if err != nil {
+		return Instance{}, fmt.Errorf("write the event: %w", err)
 	}
-	cell, err = t.q.InsertInstance(ctx, t.raw, db.InsertInstanceParams{
+	t.tell(ChannelOutbox, "")
+	at, err := t.q.InsertInstance(ctx, t.raw, db.InsertInstanceParams{
 		OrgID: uuid.UUID(t.org), InstanceID: uuid.UUID(n.ID), ProjectID: uuid.UUID(n.Project), Name: n.Name,
 		OfferID: n.Offer.ID, SkuID: n.Offer.SKU.ID, PoolID: n.Offer.Pool, Gpus: int32(n.Offer.SKU.Shape.Count),
-		Image: n.Image, Command: append([]string{}, n.Command...), Env: env, EnvSealed: n.EnvSealed, Labels: labels,
+		Image: n.Image, Command: n.Command, Env: env, EnvSealed: n.EnvSealed, Labels: labels,
 		ClientToken: textOrNull(n.ClientToken), Recovery: n.Recovery,
-		OperationID: nullable(n.Operation), RequestID: n.RequestID,
+		OperationID: nullable(n.Operation), RequestID: n.RequestID, DeadlineAt: &n.DeadlineAt,
 		PriceBookID: nullable(n.Offer.Book), PriceVersionID: nullable(n.Offer.Version),
-		Price: n.Offer.Price.Decimal(), Currency: n.Offer.Price.Currency().Code(),
-		Simulated: n.Simulated, At: n.At, DeadlineAt: &n.DeadlineAt,
+		Price: n.Offer.Price.Decimal(), Currency: n.Offer.Price.Currency().Code(), Simulated: n.Simulated,
+		EventData: event, OutboxKey: n.ID.String(),
+		Actor: n.Audit.Actor, Credential: n.Audit.Credential, Result: n.Audit.Result,
 	})
-	return cell, mapError(err)
+	if err != nil {
+		return Instance{}, mapError(err)
+	}
+	return n.accepted(at), nil
+}
+
+// accepted is the instance as the insert at a business instant left it.
+func (n NewInstance) accepted(at time.Time) Instance {
+	return Instance{
+		ID: n.ID, Project: n.Project, Name: n.Name, Offer: n.Offer.ID, Pool: n.Offer.Pool, SKU: n.Offer.SKU,
+		Image: n.Image, Command: n.Command, Env: n.Env, Labels: n.Labels, ClientToken: n.ClientToken, Recovery: n.Recovery,
+		Desired: instance.WantRunning, Status: instance.Queued, Generation: 1, Revision: 1,
+		Operation: Operation{ID: n.Operation, Kind: "instance.create", Status: OperationQueued},
+		Price:     *n.Offer.Price, Simulated: n.Simulated, CreatedAt: at, At: at,
+	}
 }
 
 // Instance is an instance as its tenant reads it, without slots and usage.

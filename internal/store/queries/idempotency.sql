@@ -1,8 +1,10 @@
 -- Idempotency keys: one row in the transaction of the work it protects.
 
 -- name: InsertIdempotencyKey :execrows
+-- The bound on waiting for locks holds from here to the end of the transaction.
+with patience as materialized (select set_config('lock_timeout', @lock_timeout::text, true))
 insert into idempotency_keys (org_id, principal, method, path, key, fingerprint)
-values (@org_id, @principal, @method, @path, @key, @fingerprint)
+select @org_id, @principal, @method, @path, @key, @fingerprint from patience
 on conflict do nothing;
 
 -- name: GetIdempotencyKey :one
@@ -15,6 +17,3 @@ where org_id = @org_id and method = @method and path = @path and key = @key;
 
 -- name: DeleteIdempotencyKeys :execrows
 delete from idempotency_keys where created_at < clock_timestamp() - make_interval(secs => @older_than_s::double precision);
-
--- name: SetLockTimeout :exec
-select set_config('lock_timeout', @timeout::text, true);

@@ -7,22 +7,33 @@ from quota_usage u join organizations o on o.id = u.org_id
 where u.org_id = @org_id for update of u;
 
 -- name: InsertInstance :one
-with op as (
+-- Everything that an accepted create is, in one statement: it runs under the lock
+-- of the organization's quota, and its instant is read there.
+with n as materialized (
+  select biz_now() as at
+), op as (
   insert into operations (org_id, id, project_id, kind, subject_id, generation, request_id, created_at, deadline_at)
-  values (@org_id, @operation_id, @project_id, 'instance.create', @instance_id, 1, @request_id, @at::timestamptz,
-    @deadline_at::timestamptz)
+  select @org_id, @operation_id, @project_id, 'instance.create', @instance_id, 1, @request_id, n.at, @deadline_at from n
 ), held as (
   insert into quota_claims (org_id, instance_id, gpus) values (@org_id, @instance_id, @gpus)
+), event as (
+  insert into events (org_id, project_id, cell_id, type, subject_id, data, at)
+  select @org_id, @project_id, p.cell_id, 'instance.created', @instance_id, @event_data, n.at from n, pools p where p.id = @pool_id
+), wake as (
+  insert into outbox (kind, key, reason) values ('instance', @outbox_key, 'create')
+), audit as (
+  insert into audit_log (org_id, actor, credential, operation, resource, result, request_id)
+  values (@org_id, @actor, @credential, 'instance.create', @outbox_key, @result, @request_id)
 )
 insert into instances (org_id, id, project_id, cell_id, pool_id, name, offer_id, sku_id, image, command, env, env_sealed,
   labels, client_token, recovery, desired, status, operation_id, price_book_id, locked_price_version_id, locked_price,
   currency, simulated, created_at, accepted_at, intent_at, next_wake_at, deadline_at)
 select @org_id, @instance_id, @project_id, p.cell_id, p.id, @name, @offer_id, @sku_id, @image, @command::text[], @env,
   @env_sealed, @labels, sqlc.narg(client_token), @recovery, 'running', 'queued', @operation_id, @price_book_id,
-  @price_version_id, cast(@price::text as numeric), @currency, @simulated, @at, @at, @at,
+  @price_version_id, cast(@price::text as numeric), @currency, @simulated, n.at, n.at, n.at,
   clock_timestamp() + interval '30 seconds', @deadline_at
-from pools p where p.id = @pool_id
-returning cell_id;
+from n, pools p where p.id = @pool_id
+returning created_at;
 
 -- name: InstanceRows :many
 -- The price shown is the lower of the lock and today's list.

@@ -61,8 +61,9 @@ func (q *Queries) GetIdempotencyKey(ctx context.Context, db DBTX, arg GetIdempot
 
 const insertIdempotencyKey = `-- name: InsertIdempotencyKey :execrows
 
+with patience as materialized (select set_config('lock_timeout', $7::text, true))
 insert into idempotency_keys (org_id, principal, method, path, key, fingerprint)
-values ($1, $2, $3, $4, $5, $6)
+select $1, $2, $3, $4, $5, $6 from patience
 on conflict do nothing
 `
 
@@ -73,9 +74,11 @@ type InsertIdempotencyKeyParams struct {
 	Path        string
 	Key         string
 	Fingerprint []byte
+	LockTimeout string
 }
 
 // Idempotency keys: one row in the transaction of the work it protects.
+// The bound on waiting for locks holds from here to the end of the transaction.
 func (q *Queries) InsertIdempotencyKey(ctx context.Context, db DBTX, arg InsertIdempotencyKeyParams) (int64, error) {
 	result, err := db.Exec(ctx, insertIdempotencyKey,
 		arg.OrgID,
@@ -84,6 +87,7 @@ func (q *Queries) InsertIdempotencyKey(ctx context.Context, db DBTX, arg InsertI
 		arg.Path,
 		arg.Key,
 		arg.Fingerprint,
+		arg.LockTimeout,
 	)
 	if err != nil {
 		return 0, err
@@ -116,14 +120,5 @@ func (q *Queries) SaveIdempotencyAnswer(ctx context.Context, db DBTX, arg SaveId
 		arg.Path,
 		arg.Key,
 	)
-	return err
-}
-
-const setLockTimeout = `-- name: SetLockTimeout :exec
-select set_config('lock_timeout', $1::text, true)
-`
-
-func (q *Queries) SetLockTimeout(ctx context.Context, db DBTX, timeout string) error {
-	_, err := db.Exec(ctx, setLockTimeout, timeout)
 	return err
 }

@@ -13,22 +13,31 @@ import (
 )
 
 const insertInstance = `-- name: InsertInstance :one
-with op as (
+with n as materialized (
+  select biz_now() as at
+), op as (
   insert into operations (org_id, id, project_id, kind, subject_id, generation, request_id, created_at, deadline_at)
-  values ($1, $14, $3, 'instance.create', $2, 1, $23, $20::timestamptz,
-    $21::timestamptz)
+  select $1, $14, $3, 'instance.create', $2, 1, $22, n.at, $20 from n
 ), held as (
-  insert into quota_claims (org_id, instance_id, gpus) values ($1, $2, $24)
+  insert into quota_claims (org_id, instance_id, gpus) values ($1, $2, $23)
+), event as (
+  insert into events (org_id, project_id, cell_id, type, subject_id, data, at)
+  select $1, $3, p.cell_id, 'instance.created', $2, $24, n.at from n, pools p where p.id = $21
+), wake as (
+  insert into outbox (kind, key, reason) values ('instance', $25, 'create')
+), audit as (
+  insert into audit_log (org_id, actor, credential, operation, resource, result, request_id)
+  values ($1, $26, $27, 'instance.create', $25, $28, $22)
 )
 insert into instances (org_id, id, project_id, cell_id, pool_id, name, offer_id, sku_id, image, command, env, env_sealed,
   labels, client_token, recovery, desired, status, operation_id, price_book_id, locked_price_version_id, locked_price,
   currency, simulated, created_at, accepted_at, intent_at, next_wake_at, deadline_at)
 select $1, $2, $3, p.cell_id, p.id, $4, $5, $6, $7, $8::text[], $9,
   $10, $11, $12, $13, 'running', 'queued', $14, $15,
-  $16, cast($17::text as numeric), $18, $19, $20, $20, $20,
-  clock_timestamp() + interval '30 seconds', $21
-from pools p where p.id = $22
-returning cell_id
+  $16, cast($17::text as numeric), $18, $19, n.at, n.at, n.at,
+  clock_timestamp() + interval '30 seconds', $20
+from n, pools p where p.id = $21
+returning created_at
 `
 
 type InsertInstanceParams struct {
@@ -51,14 +60,20 @@ type InsertInstanceParams struct {
 	Price          string
 	Currency       string
 	Simulated      bool
-	At             time.Time
 	DeadlineAt     *time.Time
 	PoolID         string
 	RequestID      string
 	Gpus           int32
+	EventData      []byte
+	OutboxKey      string
+	Actor          string
+	Credential     string
+	Result         string
 }
 
-func (q *Queries) InsertInstance(ctx context.Context, db DBTX, arg InsertInstanceParams) (string, error) {
+// Everything that an accepted create is, in one statement: it runs under the lock
+// of the organization's quota, and its instant is read there.
+func (q *Queries) InsertInstance(ctx context.Context, db DBTX, arg InsertInstanceParams) (time.Time, error) {
 	row := db.QueryRow(ctx, insertInstance,
 		arg.OrgID,
 		arg.InstanceID,
@@ -79,15 +94,19 @@ func (q *Queries) InsertInstance(ctx context.Context, db DBTX, arg InsertInstanc
 		arg.Price,
 		arg.Currency,
 		arg.Simulated,
-		arg.At,
 		arg.DeadlineAt,
 		arg.PoolID,
 		arg.RequestID,
 		arg.Gpus,
+		arg.EventData,
+		arg.OutboxKey,
+		arg.Actor,
+		arg.Credential,
+		arg.Result,
 	)
-	var cell_id string
-	err := row.Scan(&cell_id)
-	return cell_id, err
+	var created_at time.Time
+	err := row.Scan(&created_at)
+	return created_at, err
 }
 
 const instanceRows = `-- name: InstanceRows :many
