@@ -60,7 +60,7 @@ func (p *progress) retryHost(ctx context.Context, s instance.Step) error {
 	p.view.Attempts++
 	p.view.Failure = s.Problem
 	if s.Assignment.Seen == instance.RunExited || s.Assignment.Seen == instance.RunFailed {
-		p.view.Failure = runProblem(s.Assignment)
+		p.view.Failure = runProblem(s.Assignment, false)
 	}
 	return p.release(ctx, s.Assignment)
 }

@@ -117,7 +117,7 @@ func (p *progress) carryOut(ctx context.Context, s instance.Step) error {
 	case instance.DoRetryHost:
 		return p.retryHost(ctx, s)
 	case instance.DoStop:
-		p.view.Desired, p.view.Failure = instance.WantStopped, runProblem(s.Assignment)
+		p.view.Desired, p.view.Failure = instance.WantStopped, runProblem(s.Assignment, true)
 		return nil
 	case instance.DoFail:
 		return p.fail(ctx, store.OperationProblem{Code: s.Problem.Code, Detail: s.Problem.Detail,

@@ -29,14 +29,15 @@ func (p *progress) release(ctx context.Context, a instance.Assignment) error {
 	return nil
 }
 
-// runProblem words the end of a run for the tenant. The agent's own code and
+// runProblem words the end of a run for the tenant; converged says that it was up
+// before. The agent's own code and
 // detail are in the sentence; the code is one that clients may branch on.
-func runProblem(a instance.Assignment) instance.Problem {
+func runProblem(a instance.Assignment, converged bool) instance.Problem {
 	why := a.Reason.Detail
 	if why == "" {
 		why = a.Reason.Code
 	}
-	if a.Seen == instance.RunExited {
+	if a.Seen == instance.RunExited || converged {
 		if why == "" {
 			why = "its main process ended"
 		}

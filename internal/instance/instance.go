@@ -158,7 +158,7 @@ func Derive(v View) Status {
 		return Interrupted
 	case ok && a.Seen == RunRunning:
 		return Running
-	case ok && a.Seen == RunExited:
+	case ok && (a.Seen == RunExited || a.Seen == RunFailed && v.Converged == v.Generation):
 		return Interrupted
 	case ok:
 		return Preparing

@@ -75,18 +75,22 @@ func nextPlace(v View) Step {
 	return Step{Do: DoPlace}
 }
 
+// nextOnHost looks at a run on its host. Once the request was reached, only an end
+// that the agent reported ends the run: silence and half-told states destroy nothing.
 func nextOnHost(v View, a Assignment, at time.Time) Step {
+	reached := v.Converged == v.Generation
+	ended := a.Seen == RunExited || a.Seen == RunFailed
 	overdue := !at.Before(a.OrderedAt.Add(PrepareWithin))
 	switch {
-	case a.Seen == RunRunning && v.Converged != v.Generation && !a.HostUnknown:
-		return Step{Do: DoFinish}
-	case a.Seen == RunRunning && a.HostUnknown:
+	case reached && ended:
+		return Step{Do: DoStop, Assignment: a, Problem: a.Reason}
+	case reached && a.Seen == RunRunning && !a.HostUnknown:
+		return Step{Do: DoNothing}
+	case reached, a.Seen == RunRunning && a.HostUnknown:
 		return Step{Do: DoWait, Until: at.Add(PrepareWithin)}
 	case a.Seen == RunRunning:
-		return Step{Do: DoNothing}
-	case a.Seen == RunExited && v.Converged == v.Generation:
-		return Step{Do: DoStop, Assignment: a, Problem: a.Reason}
-	case a.Seen == RunExited, a.Seen == RunFailed:
+		return Step{Do: DoFinish}
+	case ended:
 		return Step{Do: DoRetryHost, Assignment: a, Problem: a.Reason}
 	case a.HostUnknown, overdue:
 		return Step{Do: DoRetryHost, Assignment: a, Problem: unproven}
