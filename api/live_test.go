@@ -307,6 +307,9 @@ func TestKeysAreShownOnceAndRevoked(t *testing.T) {
 	l.refusal(t, "auth.forbidden", made.text("secret"), "POST", "/v1/organization/api-keys", body)
 	require.Equal(t, acme.project, l.must(t, 200, made.text("secret"), "GET", "/v1/whoami", nil).text("project"))
 
+	l.must(t, 200, made.text("secret"), "GET", "/v1/projects/-/instances", nil)
+	l.refusal(t, "resource.not_found", acme.secret, "GET", "/v1/projects/-/instances", nil)
+
 	list := l.must(t, 200, acme.secret, "GET", "/v1/organization/api-keys", nil).items()
 	require.Len(t, list, 2)
 	for _, key := range list {
