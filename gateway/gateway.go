@@ -139,7 +139,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	group.Go(func() error { return g.checkStreams(inner) })
 	group.Go(func() error {
 		<-inner.Done()
-		g.drain()
+		g.drain(context.WithoutCancel(ctx))
 		return server.Close()
 	})
 	g.log.Info("gateway listens", "addr", g.Addr())
@@ -151,7 +151,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 }
 
 // drain ends every stream with a word to its agent, and waits for them a little.
-func (g *Gateway) drain() {
+func (g *Gateway) drain(ctx context.Context) {
 	for _, s := range g.all() {
 		s.end(errDraining)
 	}
@@ -163,7 +163,7 @@ func (g *Gateway) drain() {
 	case <-done:
 	case <-timer.C():
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), drainWithin)
+	ctx, cancel := context.WithTimeout(ctx, drainWithin)
 	defer cancel()
 	if err := g.app.EndGateway(ctx, g.name); err != nil {
 		g.log.Warn("open streams stay noted", "error", err)

@@ -31,7 +31,7 @@ func (g *Gateway) enter(s *stream) {
 
 // leave forgets s and notes that it is closed, so that the host's next process
 // need not wait for missed proofs.
-func (g *Gateway) leave(s *stream) {
+func (g *Gateway) leave(ctx context.Context, s *stream) {
 	defer g.open.Done()
 	g.mu.Lock()
 	if g.streams[s.session.Host] == s {
@@ -40,7 +40,7 @@ func (g *Gateway) leave(s *stream) {
 	last := s.proof
 	s.proof = nil
 	g.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), endWithin)
+	ctx, cancel := context.WithTimeout(ctx, endWithin)
 	defer cancel()
 	if last != nil {
 		g.writeProofs(ctx, []store.LifeProof{g.age(s, *last)})
@@ -125,7 +125,7 @@ func (g *Gateway) age(s *stream, p proof) store.LifeProof {
 // keepProofs writes proofs of life in batches, and an empty batch too: it says that
 // silence is the hosts' and not the gateway's.
 func (g *Gateway) keepProofs(ctx context.Context) error {
-	for g.pause(ctx, proofEvery) {
+	for again := true; again; again = g.pause(ctx, proofEvery) {
 		var batch []store.LifeProof
 		g.mu.Lock()
 		for _, s := range g.streams {

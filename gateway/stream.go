@@ -93,7 +93,7 @@ func (a *agents) Session(ctx context.Context, wire *bidi) error {
 		wake: make(chan struct{}, 1), end: end, wire: wire, sequence: 1,
 	}
 	g.enter(s)
-	defer g.leave(s)
+	defer g.leave(context.WithoutCancel(ctx), s)
 	expiry := g.clock.NewTimer(life)
 	defer expiry.Stop()
 	if err := wire.Send(&agentv1.SessionResponse{Frame: &agentv1.SessionResponse_HelloAck{HelloAck: agentlink.WelcomeOut(welcome)}}); err != nil {

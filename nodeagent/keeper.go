@@ -98,7 +98,8 @@ type Keeper struct {
 
 // NewKeeper opens the journal in the host's data folder. It fails if the journal
 // is damaged: then nobody knows what was in flight, and an operator must look.
-func NewKeeper(h Host) (*Keeper, error) {
+// Its work ends with Close and not with ctx.
+func NewKeeper(ctx context.Context, h Host) (*Keeper, error) {
 	file, entries, err := journal.Open(filepath.Join(h.Dir, "journal.log"))
 	if err != nil {
 		return nil, err
@@ -114,7 +115,7 @@ func NewKeeper(h Host) (*Keeper, error) {
 	if h.Journal != nil {
 		k.journal = h.Journal(file)
 	}
-	k.ctx, k.cancel = context.WithCancel(context.Background())
+	k.ctx, k.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	for _, e := range entries {
 		k.slices[e.Assignment] = &slice{entry: e, fence: e.Fence, timeline: e.Timeline}
 	}

@@ -120,7 +120,7 @@ func (f *runFlags) serve(ctx context.Context, dir string, h sim.FleetHost, log *
 		return err
 	}
 	host.Log = log
-	keeper, err := nodeagent.NewKeeper(host)
+	keeper, err := nodeagent.NewKeeper(ctx, host)
 	if err != nil {
 		return err
 	}
