@@ -13,16 +13,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tranche-cloud/tranche/internal/clock"
-	"github.com/tranche-cloud/tranche/internal/gpu"
 	"github.com/tranche-cloud/tranche/nodeagent"
-	"github.com/tranche-cloud/tranche/nodeagent/carve"
-	"github.com/tranche-cloud/tranche/nodeagent/carve/mig"
-	"github.com/tranche-cloud/tranche/nodeagent/carve/mps"
-	"github.com/tranche-cloud/tranche/nodeagent/carve/timeslice"
-	"github.com/tranche-cloud/tranche/nodeagent/carve/whole"
-	"github.com/tranche-cloud/tranche/nodeagent/gpudrv"
 	"github.com/tranche-cloud/tranche/nodeagent/gpudrv/sim"
-	"github.com/tranche-cloud/tranche/nodeagent/runtime/fake"
+	"github.com/tranche-cloud/tranche/nodeagent/simhost"
 )
 
 // version is the agent's, set by the linker in releases.
@@ -110,17 +103,14 @@ func (f *runFlags) chosen() (map[string]sim.FleetHost, error) {
 
 // serve runs the agent of one simulated host until ctx ends.
 func (f *runFlags) serve(ctx context.Context, dir string, h sim.FleetHost, log *slog.Logger) (err error) {
-	drv, err := sim.Open(sim.Config{Dir: simDir(dir), Host: h, Latency: sim.DefaultLatency()})
+	host, err := simhost.Open(ctx, simhost.Config{
+		Dir: dir, Host: h, Latency: sim.DefaultLatency(), MachineBoot: f.bootID, Clock: clock.Real(), Log: log,
+	})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, drv.Close()) }()
-	host, err := simulated(ctx, drv, dir, h, f.bootID)
-	if err != nil {
-		return err
-	}
-	host.Log = log
-	keeper, err := nodeagent.NewKeeper(ctx, host)
+	defer func() { err = errors.Join(err, host.Sim.Close()) }()
+	keeper, err := nodeagent.NewKeeper(ctx, host.Host)
 	if err != nil {
 		return err
 	}
@@ -144,38 +134,4 @@ func (f *runFlags) token() (string, error) {
 		return "", fmt.Errorf("read join token: %w", err)
 	}
 	return strings.TrimSpace(string(text)), nil
-}
-
-// simulated assembles a host of simulated GPUs and the fake runtime. Its boot ends
-// when the machine's or the simulated one does.
-func simulated(ctx context.Context, drv gpudrv.Driver, dir string, h sim.FleetHost, machineBoot string) (nodeagent.Host, error) {
-	facts, err := drv.Host(ctx)
-	if err != nil {
-		return nodeagent.Host{}, err
-	}
-	boot := machineBoot + "/" + facts.BootID
-	set := carve.NewSet(drv, map[gpu.Kind]carve.Carver{
-		gpu.Whole: whole.New(drv), gpu.MIG: mig.New(drv), gpu.MPS: mps.New(drv), gpu.TimeSlice: timeslice.New(drv),
-	})
-	runtime, err := fake.Open(fake.Config{
-		Dir: filepath.Join(dir, "containers"), BootID: boot, Uptime: nodeagent.Uptime, Clock: clock.Real(),
-		ReadBack: func(ctx context.Context, name string, s gpu.Slot) error {
-			plan, err := set.Plan(ctx, carve.Slice{ID: name, Slot: s})
-			if err == nil && !plan.Present {
-				err = gpudrv.Refuse(gpudrv.NotFound, "read_back", s.GPU, "%s is not there", s)
-			}
-			return err
-		},
-	})
-	if err != nil {
-		return nodeagent.Host{}, err
-	}
-	modes := map[string]gpu.Mode{}
-	for _, d := range h.Devices() {
-		modes[d.UUID] = d.Mode
-	}
-	return nodeagent.Host{
-		Dir: dir, Driver: drv, Carve: set, Runtime: runtime, Modes: modes, VCPU: h.VCPU, RAM: h.RAM,
-		BootID: boot, Uptime: nodeagent.Uptime, Clock: clock.Real(),
-	}, nil
 }
