@@ -28,6 +28,7 @@ type notifier struct {
 	pool *pgxpool.Pool
 	log  *slog.Logger
 	in   chan []notice
+	end  chan struct{} // closed when nothing more will be told
 	done sync.WaitGroup
 	stop sync.Once
 }
@@ -35,7 +36,7 @@ type notifier struct {
 // newNotifier starts the sender. It ends with close and not with ctx, because
 // what was committed before a shutdown is still to be told.
 func newNotifier(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger) *notifier {
-	n := &notifier{pool: pool, log: log, in: make(chan []notice, 256)}
+	n := &notifier{pool: pool, log: log, in: make(chan []notice, 256), end: make(chan struct{})}
 	n.done.Go(func() { n.run(context.WithoutCancel(ctx)) })
 	return n
 }
@@ -45,40 +46,50 @@ func (n *notifier) send(told []notice) {
 	if len(told) == 0 {
 		return
 	}
-	defer func() { _ = recover() }() // closed while a late transaction commits
 	select {
+	case <-n.end: // a transaction that commits during shutdown
 	case n.in <- told:
 	default:
 	}
 }
 
 func (n *notifier) close() {
-	n.stop.Do(func() { close(n.in) })
+	n.stop.Do(func() { close(n.end) })
 	n.done.Wait()
 }
 
 func (n *notifier) run(ctx context.Context) {
-	for first := range n.in {
-		pending := map[notice]bool{}
-		add := func(told []notice) {
-			for _, t := range told {
-				pending[t] = true
-			}
-		}
-		add(first)
-		timer := time.NewTimer(coalesceFor)
-		for open := true; open; {
+	for {
+		select {
+		case first := <-n.in:
+			n.flush(ctx, n.gather(first))
+		case <-n.end:
 			select {
-			case more, ok := <-n.in:
-				add(more)
-				open = ok
-			case <-timer.C:
-				open = false
+			case last := <-n.in:
+				n.flush(ctx, n.gather(last))
+			default:
 			}
+			return
 		}
-		timer.Stop()
-		n.flush(ctx, pending)
 	}
+}
+
+// gather collects what else is told within the window, or is queued at the end.
+func (n *notifier) gather(first []notice) map[notice]bool {
+	pending := map[notice]bool{}
+	timer := time.NewTimer(coalesceFor)
+	defer timer.Stop()
+	for told, open := first, true; open; {
+		for _, t := range told {
+			pending[t] = true
+		}
+		select {
+		case told = <-n.in:
+		case <-timer.C:
+			open = false
+		}
+	}
+	return pending
 }
 
 func (n *notifier) flush(ctx context.Context, pending map[notice]bool) {
