@@ -61,15 +61,10 @@ func (s *Stack) StartAgents(ctx context.Context, fleet market.Fleet, approve boo
 
 func (s *Stack) agent(host, fleetFile, tokenFile string) process.Spec {
 	return process.Spec{
-		Name: AgentName(host), Path: s.binary("tranche-agent"), Args: []string{"run"},
-		Env: []string{
-			"TRANCHE_AGENT_DRIVER=sim",
-			"TRANCHE_AGENT_FLEET=" + fleetFile,
-			"TRANCHE_AGENT_HOST=" + host,
-			"TRANCHE_AGENT_GATEWAY=https://" + address(s.Ports.Gateway),
-			"TRANCHE_AGENT_JOIN_TOKEN_FILE=" + tokenFile,
-			"TRANCHE_AGENT_DATA_DIR=" + filepath.Join(s.Dir, "agents", host),
-		},
+		Name: AgentName(host), Path: s.binary("tranche-agent"),
+		Args: []string{"run", "--driver=sim", "--fleet", fleetFile, "--host", host,
+			"--gateway", "https://" + address(s.Ports.Gateway),
+			"--join-token-file", tokenFile, "--data-dir", filepath.Join(s.Dir, "agents", host)},
 		Log: s.log(AgentName(host)),
 	}
 }

@@ -38,7 +38,10 @@ func (t *teller) usage(ctx context.Context) (string, error) {
 	for _, i := range items {
 		fmt.Fprintf(w, "    %s\t%s %s\t%s %s\n", i.Group["sku"], i.Quantity.Value, i.Quantity.Unit, i.Exact.Amount, i.Exact.Currency)
 	}
-	return b.String(), w.Flush()
+	if err := w.Flush(); err != nil {
+		return "", err
+	}
+	return b.String(), nil
 }
 
 func (t *teller) invoice(ctx context.Context) (string, error) {
