@@ -72,6 +72,9 @@ func ParseJoinToken(text string) (JoinToken, error) {
 	copy(t.ID[:], b)
 	copy(t.secret[:], b[16:])
 	copy(t.Trust[:], b[16+secretBytes:])
+	if t.Text() != tokenBrand+body {
+		return JoinToken{}, ErrToken // a second spelling of the same bits
+	}
 	return t, nil
 }
 
