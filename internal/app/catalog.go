@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -161,16 +162,23 @@ func (a *App) showOffers(ctx context.Context, o id.Org, rows []store.PricedOffer
 // stockLife bounds the age of what offers say about availability.
 const stockLife = time.Second
 
-// stock caches the fleet of each pool. One caller reads a pool at a time.
+// staleStock is how many lives old a fleet may be shown while another caller reads it
+// anew.
+const staleStock = 5
+
+// stock caches the fleet of each pool.
 type stock struct {
 	mu sync.Mutex
 	by map[string]*poolStock
 }
 
+// poolStock is what was last read of a pool. Its lock is never held during a read: a
+// create comes with a connection and would wait here for a list that waits for one.
 type poolStock struct {
-	mu    sync.Mutex
-	fleet placement.Snapshot
-	at    time.Time
+	mu      sync.Mutex
+	fleet   placement.Snapshot
+	at      time.Time
+	readers int
 }
 
 func (s *stock) pool(name string) *poolStock {
@@ -187,24 +195,45 @@ func (s *stock) pool(name string) *poolStock {
 	return p
 }
 
-// fleet returns the snapshot of a pool, at most maxAge old. Callers only read it.
-func (a *App) fleet(ctx context.Context, pool string, maxAge time.Duration) (placement.Snapshot, error) {
-	p := a.stock.pool(pool)
+// known returns the fleet if it is at most maxAge old, or somewhat older while others
+// read it. Otherwise it is the caller who has to read, and to tell learn.
+func (p *poolStock) known(now time.Time, maxAge time.Duration) (placement.Snapshot, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := a.Clock.Now()
-	if !p.at.IsZero() && now.Sub(p.at) < maxAge {
-		return p.fleet, nil
+	if p.readers > 0 {
+		maxAge *= staleStock
 	}
-	err := a.Store.InSystem(ctx, "read a pool", func(t *store.SystemTx) (err error) {
-		p.fleet, err = t.Fleet(ctx, pool)
+	if !p.at.IsZero() && now.Sub(p.at) < maxAge {
+		return p.fleet, true
+	}
+	p.readers++
+	return placement.Snapshot{}, false
+}
+
+// learn ends a read that began at an instant.
+func (p *poolStock) learn(fleet placement.Snapshot, began time.Time, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.readers--
+	if err == nil && began.After(p.at) {
+		p.fleet, p.at = fleet, began
+	}
+}
+
+// fleet returns the snapshot of a pool, about maxAge old at most; 0 reads it. Callers
+// only read it.
+func (a *App) fleet(ctx context.Context, pool string, maxAge time.Duration) (fleet placement.Snapshot, err error) {
+	p, now := a.stock.pool(pool), a.Clock.Now()
+	if fleet, ok := p.known(now, maxAge); ok {
+		return fleet, nil
+	}
+	err = errors.New("the read did not return")
+	defer func() { p.learn(fleet, now, err) }()
+	err = a.Store.InSystem(ctx, "read a pool", func(t *store.SystemTx) (err error) {
+		fleet, err = t.Fleet(ctx, pool)
 		return err
 	})
-	if err != nil {
-		return placement.Snapshot{}, err
-	}
-	p.at = now
-	return p.fleet, nil
+	return fleet, err
 }
 
 // sellable reports whether hardware for the shape exists, busy or not, and whether
