@@ -188,6 +188,31 @@ func TestSegmentsAreRecordedOnce(t *testing.T) {
 	require.Equal(t, "resource.not_found", fault.CodeOf(err))
 }
 
+// A run that is tried again on another host did not go on while the first was silent.
+func TestSilenceIsFilledForTheSameAssignmentOnly(t *testing.T) {
+	b := newBilled(t)
+	c := b.tenant(t, "acme", quota.Limits{})
+	inst := b.instance(t, c, "one")
+	at := func(s int) time.Time { return november.Add(time.Duration(s) * time.Second) }
+	open := func(a id.Assignment, from time.Time) {
+		require.NoError(t, b.Store.InSystem(t.Context(), "test", func(x *store.SystemTx) error {
+			_, err := x.OpenSegment(t.Context(), store.OpenSegment{
+				Org: c.Org, Instance: inst, Assignment: a, Run: 1, At: from, Reason: "process_started",
+			})
+			return err
+		}))
+	}
+	first, second := id.New[id.Assignment](), id.New[id.Assignment]()
+	open(first, at(10))
+	require.True(t, b.stop(t, c, inst, metering.Silence, metering.Facts{LastProof: at(20)}))
+	open(first, at(10))
+	require.True(t, b.stop(t, c, inst, metering.Silence, metering.Facts{LastProof: at(30)}))
+	open(second, at(500))
+	require.Equal(t, []metering.Interval{
+		metering.Between(at(10), at(20)), metering.Between(at(20), at(30)), metering.Between(at(500), time.Time{}),
+	}, b.segments(t, c, inst))
+}
+
 func TestUsage(t *testing.T) {
 	b := newBilled(t)
 	c, other := b.tenant(t, "acme", quota.Limits{}), b.tenant(t, "other", quota.Limits{})

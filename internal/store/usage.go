@@ -40,9 +40,9 @@ type OpenSegment struct {
 // the instance in the same statement.
 //
 // A run that was billed before continues its start_id. If its last segment was
-// closed by silence, the new one begins where that ended, because the run is now
-// proven to have gone on. No segment begins inside an older one or in a closed
-// period. It fails with resource.not_found for an unknown instance.
+// closed by silence of the same assignment, the new one begins where that ended,
+// because the run is now proven to have gone on. No segment begins inside an older
+// one or in a closed period. It fails with resource.not_found for an unknown instance.
 func (t *SystemTx) OpenSegment(ctx context.Context, in OpenSegment) (bool, error) {
 	floor, err := t.q.ReadClosedUntil(ctx, t.raw, uuid.UUID(in.Org))
 	if err != nil {
@@ -60,7 +60,7 @@ func (t *SystemTx) OpenSegment(ctx context.Context, in OpenSegment) (bool, error
 	start, at := uuid.UUID(id.New[id.Segment]()), metering.Instant(in.At)
 	if last.Seq > 0 && int(last.Run) == in.Run {
 		start = last.StartID
-		if last.CloseReason == closeSilence {
+		if last.CloseReason == closeSilence && orZero[id.Assignment](last.AssignmentID) == in.Assignment {
 			at = last.ToAt
 		}
 	}

@@ -6,8 +6,8 @@ select (case when isfinite(closed_until) then closed_until else timestamptz 'epo
 from billing_accounts where org_id = @org_id for share;
 
 -- name: LastSegment :one
-select seq, run, start_id, close_reason, upper_inf(during)::boolean as is_open,
-  lower(during)::timestamptz as from_at, coalesce(upper(during), lower(during))::timestamptz as to_at
+select seq, run, assignment_id, start_id, close_reason, upper_inf(during)::boolean as is_open,
+  coalesce(upper(during), lower(during))::timestamptz as to_at
 from usage_segments
 where org_id = @org_id and subject_id = @subject_id and meter = @meter
 order by seq desc limit 1;

@@ -98,8 +98,8 @@ func (q *Queries) InsertInstanceSegment(ctx context.Context, db DBTX, arg Insert
 }
 
 const lastSegment = `-- name: LastSegment :one
-select seq, run, start_id, close_reason, upper_inf(during)::boolean as is_open,
-  lower(during)::timestamptz as from_at, coalesce(upper(during), lower(during))::timestamptz as to_at
+select seq, run, assignment_id, start_id, close_reason, upper_inf(during)::boolean as is_open,
+  coalesce(upper(during), lower(during))::timestamptz as to_at
 from usage_segments
 where org_id = $1 and subject_id = $2 and meter = $3
 order by seq desc limit 1
@@ -112,13 +112,13 @@ type LastSegmentParams struct {
 }
 
 type LastSegmentRow struct {
-	Seq         int64
-	Run         int32
-	StartID     uuid.UUID
-	CloseReason string
-	IsOpen      bool
-	FromAt      time.Time
-	ToAt        time.Time
+	Seq          int64
+	Run          int32
+	AssignmentID *uuid.UUID
+	StartID      uuid.UUID
+	CloseReason  string
+	IsOpen       bool
+	ToAt         time.Time
 }
 
 func (q *Queries) LastSegment(ctx context.Context, db DBTX, arg LastSegmentParams) (LastSegmentRow, error) {
@@ -127,10 +127,10 @@ func (q *Queries) LastSegment(ctx context.Context, db DBTX, arg LastSegmentParam
 	err := row.Scan(
 		&i.Seq,
 		&i.Run,
+		&i.AssignmentID,
 		&i.StartID,
 		&i.CloseReason,
 		&i.IsOpen,
-		&i.FromAt,
 		&i.ToAt,
 	)
 	return i, err
