@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -103,7 +105,7 @@ func (f *runFlags) chosen() (map[string]sim.FleetHost, error) {
 
 // serve runs the agent of one simulated host until ctx ends.
 func (f *runFlags) serve(ctx context.Context, dir string, h sim.FleetHost, log *slog.Logger) (err error) {
-	host, err := simhost.Open(ctx, simhost.Config{
+	host, err := openWhenFree(ctx, simhost.Config{
 		Dir: dir, Host: h, Latency: sim.DefaultLatency(), MachineBoot: f.bootID, Clock: clock.Real(), Log: log,
 	})
 	if err != nil {
@@ -123,6 +125,31 @@ func (f *runFlags) serve(ctx context.Context, dir string, h sim.FleetHost, log *
 		return err
 	}
 	return agent.Run(ctx)
+}
+
+// Bounds of the wait for a predecessor that was killed and has not ended yet.
+const (
+	freeWithin = 10 * time.Second
+	freeEvery  = 50 * time.Millisecond
+)
+
+// openWhenFree opens a simulated host, waiting while another process has its folder.
+func openWhenFree(ctx context.Context, cfg simhost.Config) (simhost.Host, error) {
+	ctx, cancel := context.WithTimeout(ctx, freeWithin)
+	defer cancel()
+	for {
+		h, err := simhost.Open(ctx, cfg)
+		if err == nil || !errors.Is(err, syscall.EWOULDBLOCK) {
+			return h, err
+		}
+		timer := cfg.Clock.NewTimer(freeEvery)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return simhost.Host{}, err
+		case <-timer.C():
+		}
+	}
 }
 
 func (f *runFlags) token() (string, error) {
