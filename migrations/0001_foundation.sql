@@ -555,6 +555,7 @@ create table outbox (
   next_attempt_at timestamptz not null default clock_timestamp()
 );
 create index outbox_unsent on outbox (id) where sent_at is null;
+create index outbox_unsent_key on outbox (kind, key) where sent_at is null;
 create index outbox_sent on outbox (sent_at) where sent_at is not null;
 create table host_desired (
   id bigint generated always as identity,

@@ -192,7 +192,6 @@ func gatewayRole(p *process) (func(context.Context) error, error) {
 		if err != nil {
 			return err
 		}
-		p.log.Info("gateway listens", "address", g.Addr())
 		p.job(g.Run)
 		return nil
 	}, nil

@@ -143,13 +143,27 @@ func (a *App) carry(ctx context.Context, t *store.OrgTx, c Caller, want intent, 
 	if err := t.SupersedeOperations(ctx, r, op.ID, at); err != nil {
 		return err
 	}
-	if _, err := t.SaveStatus(ctx, &r, v); err != nil {
+	status, err := t.SaveStatus(ctx, &r, v)
+	if err != nil {
 		return err
 	}
-	if err := t.AppendOutbox(ctx, store.OutboxInstance, r.ID.String(), want.kind); err != nil {
+	if err := wakeAfter(ctx, t, status, r.ID, want.kind); err != nil {
 		return err
 	}
 	return t.Audit(ctx, c.audit(c.Org, want.kind, r.ID.String()))
+}
+
+// tombstoneWithin is how long the acknowledgement of a tombstone usually takes at
+// most: its wake-up makes that of the stop or delete needless.
+const tombstoneWithin = 2 * time.Second
+
+// wakeAfter wakes the instance's workflow: at once if it can finish the request or
+// has to place a run, late if it can only wait for the host.
+func wakeAfter(ctx context.Context, t *store.OrgTx, s instance.Status, i id.Instance, reason string) error {
+	if s == instance.Stopping || s == instance.Deleting {
+		return t.AppendOutboxLater(ctx, store.OutboxInstance, i.String(), reason, tombstoneWithin)
+	}
+	return t.AppendOutbox(ctx, store.OutboxInstance, i.String(), reason)
 }
 
 // releaseLive orders the tombstone of each live assignment, in the rows and in the

@@ -157,10 +157,17 @@ func (a *App) applyReport(ctx context.Context, t *store.SystemTx, r Report, s ag
 	if err != nil {
 		return err
 	}
-	if before == s.RunState && now == status {
+	if now == status && !decides(o, before, s.RunState) {
 		return nil
 	}
 	return t.AppendOutbox(ctx, store.OutboxInstance, o.row.ID.String(), string(s.RunState))
+}
+
+// decides reports whether a run state that did not change the status calls for the
+// next step all the same. While a run is prepared there is none, and of one that
+// is being released only the tombstone counts.
+func decides(o *observation, before, now instance.RunState) bool {
+	return before != now && o.live() && now != instance.RunNone && now != instance.RunPreparing
 }
 
 // runs takes a proof that the run goes on: the assignment is applied, and the

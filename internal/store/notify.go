@@ -62,11 +62,14 @@ func (n *notifier) run(ctx context.Context) {
 	for {
 		select {
 		case first := <-n.in:
-			n.flush(ctx, n.gather(first))
+			// The first of a quiet time goes at once, what follows in the window together.
+			n.flush(ctx, distinct(first))
+			n.flush(ctx, n.gather())
 		case <-n.end:
 			select {
 			case last := <-n.in:
-				n.flush(ctx, n.gather(last))
+				n.flush(ctx, distinct(last))
+				n.flush(ctx, n.gather())
 			default:
 			}
 			return
@@ -74,25 +77,35 @@ func (n *notifier) run(ctx context.Context) {
 	}
 }
 
-// gather collects what else is told within the window, or is queued at the end.
-func (n *notifier) gather(first []notice) map[notice]bool {
+// gather collects what is told within the window.
+func (n *notifier) gather() map[notice]bool {
 	pending := map[notice]bool{}
 	timer := time.NewTimer(coalesceFor)
 	defer timer.Stop()
-	for told, open := first, true; open; {
-		for _, t := range told {
-			pending[t] = true
-		}
+	for {
 		select {
-		case told = <-n.in:
+		case told := <-n.in:
+			for _, t := range told {
+				pending[t] = true
+			}
 		case <-timer.C:
-			open = false
+			return pending
 		}
 	}
-	return pending
+}
+
+func distinct(told []notice) map[notice]bool {
+	out := map[notice]bool{}
+	for _, t := range told {
+		out[t] = true
+	}
+	return out
 }
 
 func (n *notifier) flush(ctx context.Context, pending map[notice]bool) {
+	if len(pending) == 0 {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	var channels, payloads []string

@@ -2,16 +2,13 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
 
-	"github.com/tranche-cloud/tranche/internal/fault"
 	"github.com/tranche-cloud/tranche/internal/gpu"
 	"github.com/tranche-cloud/tranche/internal/host"
 	"github.com/tranche-cloud/tranche/internal/id"
-	"github.com/tranche-cloud/tranche/internal/instance"
 	"github.com/tranche-cloud/tranche/internal/placement"
 	"github.com/tranche-cloud/tranche/internal/store/internal/db"
 	"github.com/tranche-cloud/tranche/internal/units"
@@ -54,32 +51,17 @@ func (t *SystemTx) LoadShape(ctx context.Context, r InstanceRow, attempt int) (S
 // Snapshot reads what a planner may choose from: the hosts of the instance's pool
 // with their present GPUs of the model.
 func (t *SystemTx) Snapshot(ctx context.Context, r InstanceRow, s Shape) (placement.Snapshot, error) {
-	return t.snapshot(ctx, r, s, nil)
+	return t.snapshot(ctx, r.Cell, r.Pool, s.Tenancy, s.Request.Model)
 }
 
-// LockHost locks a host and its GPUs, in this order, and returns what the planner
-// sees of it now: nobody can claim, cordon or switch there until the transaction
-// ends. Snapshot is empty when the host is gone from the pool.
-func (t *SystemTx) LockHost(ctx context.Context, r InstanceRow, s Shape, h id.Host) (placement.Snapshot, error) {
-	hostID := uuid.UUID(h)
-	if err := t.q.LockHost(ctx, t.raw, hostID); err != nil {
-		return placement.Snapshot{}, mapError(err)
-	}
-	if err := t.q.LockHostGPUs(ctx, t.raw, hostID); err != nil {
-		return placement.Snapshot{}, mapError(err)
-	}
-	return t.snapshot(ctx, r, s, &hostID)
-}
-
-func (t *SystemTx) snapshot(ctx context.Context, r InstanceRow, s Shape, only *uuid.UUID) (placement.Snapshot, error) {
-	out := placement.Snapshot{Tenancy: s.Tenancy}
-	hosts, err := t.q.PlacementHosts(ctx, t.raw, db.PlacementHostsParams{CellID: r.Cell, PoolID: r.Pool, HostID: only})
+// snapshot reads a pool; an empty model means the GPUs of all models.
+func (t *SystemTx) snapshot(ctx context.Context, cell, pool string, tenancy placement.Tenancy, model string) (placement.Snapshot, error) {
+	out := placement.Snapshot{Tenancy: tenancy}
+	hosts, err := t.q.PlacementHosts(ctx, t.raw, cell, pool)
 	if err != nil {
 		return out, mapError(err)
 	}
-	gpus, err := t.q.PlacementGPUs(ctx, t.raw, db.PlacementGPUsParams{
-		CellID: r.Cell, PoolID: r.Pool, HostID: only, Model: textOrNull(s.Request.Model),
-	})
+	gpus, err := t.q.PlacementGPUs(ctx, t.raw, db.PlacementGPUsParams{CellID: cell, PoolID: pool, Model: model})
 	if err != nil {
 		return out, mapError(err)
 	}
@@ -96,6 +78,58 @@ func (t *SystemTx) snapshot(ctx context.Context, r InstanceRow, s Shape, only *u
 			GPUs: byHost[h.ID],
 		})
 	}
+	return out, nil
+}
+
+// LockHost locks a host and its GPUs of the model, in this order, and returns what
+// the planner sees of it now: nobody can claim, cordon or switch there until the
+// transaction ends. Snapshot is empty when the host is gone from the pool.
+func (t *SystemTx) LockHost(ctx context.Context, r InstanceRow, s Shape, h id.Host) (placement.Snapshot, error) {
+	out := placement.Snapshot{Tenancy: s.Tenancy}
+	row, err := t.q.LockPlacementHost(ctx, t.raw, uuid.UUID(h))
+	if err != nil {
+		return out, mapError(err)
+	}
+	gpus, err := t.q.LockPlacementGPUs(ctx, t.raw, row.ID, s.Request.Model)
+	if err != nil {
+		return out, mapError(err)
+	}
+	// What is held is read after both locks: only now does nobody change it.
+	held, err := t.q.HostHoldings(ctx, t.raw, s.Request.Model, row.ID)
+	if err != nil || row.PoolID != r.Pool {
+		return out, mapError(err)
+	}
+	locked := placement.Host{
+		ID: h, State: host.State(row.State), Liveness: host.Liveness(row.Liveness),
+		VCPU: int(row.Vcpu), VCPUUsed: int(row.VcpuUsed), RAM: units.MiB(row.RamMib), RAMUsed: units.MiB(row.RamMibUsed),
+	}
+	slots := map[uuid.UUID][]db.PlacementSlotsRow{}
+	bound := map[uuid.UUID]*uuid.UUID{}
+	for _, x := range held {
+		locked.Organization = orgOrNone(x.HostOrgID)
+		if x.GpuID == nil {
+			continue
+		}
+		bound[*x.GpuID] = x.GpuOrgID
+		if x.StartUnit != nil {
+			slots[*x.GpuID] = append(slots[*x.GpuID], db.PlacementSlotsRow{
+				GpuID: *x.GpuID, GpuMode: *x.GpuMode, ProfileID: *x.ProfileID, Profile: *x.Profile,
+				StartUnit: *x.StartUnit, SizeUnits: *x.SizeUnits, Compute: *x.Compute,
+			})
+		}
+	}
+	for _, g := range gpus {
+		described, err := describeGPU(db.PlacementGPUsRow{
+			ID: g.ID, HostID: g.HostID, Uuid: g.Uuid, Pci: g.Pci, Model: g.Model, Name: g.Name, MemoryMib: g.MemoryMib,
+			SmCount: g.SmCount, InventoryHash: g.InventoryHash, ModeObserved: g.ModeObserved, ModeState: g.ModeState,
+			Health: g.Health, Present: g.Present, Simulated: g.Simulated, BoundOrgID: bound[g.ID],
+		}, slots[g.ID])
+		if err != nil {
+			return out, err
+		}
+		locked.GPUs = append(locked.GPUs, described)
+	}
+	out.Hosts = []placement.Host{locked}
 	return out, nil
 }
 
@@ -189,94 +223,4 @@ func orgOrNone(org *uuid.UUID) id.Org {
 		return id.Org{}
 	}
 	return id.Org(*org)
-}
-
-// errTaken is what a claim fails with when a unit was not free after all.
-var errTaken = fault.New(fault.Conflict, "state.conflict", "Another claim took the slot first.")
-
-// Claim holds a decision for one run: assignment, bindings, claim, cells and slots,
-// and tells the host. on is the locked host as LockHost returned it. It fails with
-// fault.Conflict when a unit or binding was taken; the transaction is then over.
-func (t *SystemTx) Claim(ctx context.Context, r InstanceRow, run int, s Shape, d placement.Decision, on placement.Host,
-) (instance.Assignment, error) {
-	a := instance.Assignment{
-		ID: id.New[id.Assignment](), Run: run, Host: d.Host, Fence: 1, State: instance.Claimed, Seen: instance.RunNone,
-	}
-	orderedAt, err := t.q.InsertAssignment(ctx, t.raw, db.InsertAssignmentParams{
-		OrgID: uuid.UUID(r.Org), AssignmentID: uuid.UUID(a.ID), InstanceID: uuid.UUID(r.ID),
-		Run: int32(run), HostID: uuid.UUID(d.Host), CellID: r.Cell,
-	})
-	if err != nil {
-		return a, mapError(err)
-	}
-	a.OrderedAt = orderedAt.UTC()
-	p := db.InsertClaimParams{
-		OrgID: uuid.UUID(r.Org), ClaimID: uuid.UUID(id.New[id.Claim]()), AssignmentID: uuid.UUID(a.ID),
-		CellID: r.Cell, HostID: uuid.UUID(d.Host), Vcpu: int32(s.Request.VCPU), RamMib: int64(s.Request.RAM),
-	}
-	if s.Tenancy != placement.SharedHosts {
-		if err := t.q.BindHost(ctx, t.raw, p.HostID, p.OrgID); err != nil {
-			return a, mapError(err)
-		}
-		p.BoundHostID = &p.HostID
-	}
-	if err := t.q.InsertClaim(ctx, t.raw, p); err != nil {
-		return a, mapError(err)
-	}
-	for i, slot := range d.Slots {
-		if err := t.claimSlot(ctx, p, i, slot, on); err != nil {
-			return a, err
-		}
-	}
-	return a, t.AppendHostDesired(ctx, r.Cell, d.Host)
-}
-
-func (t *SystemTx) claimSlot(ctx context.Context, p db.InsertClaimParams, ordinal int, s placement.Slot, on placement.Host) error {
-	device, ok := deviceOf(on, s.GPU)
-	if !ok {
-		return errTaken.Because(errors.New("the GPU is not on the locked host"))
-	}
-	res, err := gpu.ResourcesOf(device, s.Slot)
-	if err != nil {
-		return fmt.Errorf("size slot %s: %w", s.Slot, err)
-	}
-	gpuID := uuid.UUID(s.GPU)
-	var cells []int32
-	for _, u := range s.Slot.Units() {
-		cells = append(cells, int32(u))
-	}
-	n, err := t.q.InsertCells(ctx, t.raw, db.InsertCellsParams{
-		GpuID: gpuID, CellUnits: cells, OrgID: p.OrgID, ClaimID: p.ClaimID,
-	})
-	if err != nil {
-		return mapError(err)
-	}
-	if int(n) != len(cells) {
-		return errTaken
-	}
-	row := db.InsertClaimSlotParams{
-		OrgID: p.OrgID, ClaimID: p.ClaimID, GpuID: gpuID, Ordinal: int32(ordinal),
-		GpuMode: s.Slot.Mode.String(), ProfileID: -1, Profile: s.Slot.Name,
-		StartUnit: int32(s.Slot.Start), SizeUnits: int32(s.Slot.Size), Compute: int32(s.Slot.Compute),
-		MemoryMib: int64(res.Memory), SmCount: int32(res.SMs),
-	}
-	if s.Slot.Mode.Kind == gpu.MIG {
-		row.ProfileID = int32(s.Slot.Profile)
-	}
-	if s.Slot.Mode.BindsOrganization() {
-		if err := t.q.BindGPU(ctx, t.raw, db.BindGPUParams{GpuID: gpuID, Mode: row.GpuMode, OrgID: p.OrgID}); err != nil {
-			return mapError(err)
-		}
-		row.BoundGpuID = &gpuID
-	}
-	return mapError(t.q.InsertClaimSlot(ctx, t.raw, row))
-}
-
-func deviceOf(h placement.Host, g id.GPU) (gpu.Device, bool) {
-	for _, x := range h.GPUs {
-		if x.ID == g {
-			return x.Device, true
-		}
-	}
-	return gpu.Device{}, false
 }

@@ -55,18 +55,18 @@ type InstanceRow struct {
 // It fails with fault.NotFound when there is none. Locked is what every writer
 // takes first (10-domain §3).
 func (t *SystemTx) LoadView(ctx context.Context, inst id.Instance, lock Lock) (instance.View, InstanceRow, error) {
-	v, r, err := t.loadRow(ctx, inst, nil, lock)
+	v, r, err := t.loadRow(ctx, inst, lock)
 	if err != nil {
 		return v, r, err
 	}
 	return t.loadAssignments(ctx, v, r)
 }
 
-// LoadView is LoadView of SystemTx for an instance of this organization. Reports
-// of hosts are read as the system: a tenant sees only what Derive makes of them.
+// LoadView is LoadView of SystemTx for an instance of this organization, which
+// row-level security sees to. Reports of hosts are read as the system: a tenant
+// sees only what Derive makes of them.
 func (t *OrgTx) LoadView(ctx context.Context, inst id.Instance, lock Lock) (instance.View, InstanceRow, error) {
-	org := uuid.UUID(t.org)
-	v, r, err := t.loadRow(ctx, inst, &org, lock)
+	v, r, err := t.loadRow(ctx, inst, lock)
 	if err != nil {
 		return v, r, err
 	}
@@ -77,14 +77,14 @@ func (t *OrgTx) LoadView(ctx context.Context, inst id.Instance, lock Lock) (inst
 	return v, r, err
 }
 
-func (t *tx) loadRow(ctx context.Context, inst id.Instance, org *uuid.UUID, lock Lock) (instance.View, InstanceRow, error) {
+func (t *tx) loadRow(ctx context.Context, inst id.Instance, lock Lock) (instance.View, InstanceRow, error) {
 	var row db.LockInstanceRow
 	var err error
 	if lock {
-		row, err = t.q.LockInstance(ctx, t.raw, uuid.UUID(inst), org)
+		row, err = t.q.LockInstance(ctx, t.raw, uuid.UUID(inst))
 	} else {
 		var r db.ReadInstanceRow
-		r, err = t.q.ReadInstance(ctx, t.raw, uuid.UUID(inst), org)
+		r, err = t.q.ReadInstance(ctx, t.raw, uuid.UUID(inst))
 		row = db.LockInstanceRow(r)
 	}
 	if err != nil {
@@ -220,7 +220,7 @@ func (t *SystemTx) FreeAssignment(ctx context.Context, asg id.Assignment, fence 
 	if err != nil {
 		return false, mapError(err)
 	}
-	v, row, err := t.loadRow(ctx, id.Instance(inst), nil, Locked)
+	v, row, err := t.loadRow(ctx, id.Instance(inst), Locked)
 	if err != nil {
 		return false, err
 	}
@@ -274,6 +274,15 @@ const (
 func (t *tx) AppendOutbox(ctx context.Context, kind, key, reason string) error {
 	t.tell(ChannelOutbox, "")
 	return mapError(t.q.AppendOutbox(ctx, t.raw, db.AppendOutboxParams{Kind: kind, Key: key, Reason: reason}))
+}
+
+// AppendOutboxLater is AppendOutbox for a wake-up that another one is expected to
+// make needless within the delay (machine time): whichever is delivered first
+// takes all of its key along.
+func (t *tx) AppendOutboxLater(ctx context.Context, kind, key, reason string, delay time.Duration) error {
+	return mapError(t.q.AppendOutboxLater(ctx, t.raw, db.AppendOutboxLaterParams{
+		Kind: kind, Key: key, Reason: reason, DelaySeconds: delay.Seconds(),
+	}))
 }
 
 // AppendHostDesired notes that what shall be on the host has changed.

@@ -1,12 +1,18 @@
 -- The outbox as a work queue, and the sweeper that fills it for what was forgotten.
 
 -- name: ClaimOutbox :many
+-- A due row takes the later rows of its key along: one look serves them all.
+with due as (
+  select id, kind, key from outbox where sent_at is null and next_attempt_at <= clock_timestamp()
+  order by id limit @size for update skip locked
+), also as (
+  select o.id from outbox o where o.sent_at is null and o.attempts = 0 and o.next_attempt_at > clock_timestamp()
+    and (o.kind, o.key) in (select kind, key from due)
+  for update skip locked
+)
 update outbox o set attempts = o.attempts + 1,
   next_attempt_at = clock_timestamp() + make_interval(secs => @lease_seconds::double precision)
-from (
-  select id from outbox where sent_at is null and next_attempt_at <= clock_timestamp()
-  order by id limit @size for update skip locked) d
-where o.id = d.id
+where o.id in (select id from due union all select id from also)
 returning o.id, o.kind, o.key, o.attempts;
 
 -- name: MarkOutboxSent :exec

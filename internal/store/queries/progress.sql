@@ -7,7 +7,7 @@ select i.org_id, i.id, i.project_id, i.cell_id, i.pool_id, i.name, i.offer_id, i
   (c.base_real + (i.intent_at - c.base_business) / c.scale)::timestamptz as intent_real,
   exists (select 1 from quota_claims q where q.org_id = i.org_id and q.instance_id = i.id)::boolean as quota_held
 from instances i cross join business_clock c
-where i.id = @instance_id and (sqlc.narg('org_id')::uuid is null or i.org_id = sqlc.narg('org_id'))
+where i.id = @instance_id
 for no key update of i;
 
 -- name: ReadInstance :one
@@ -17,7 +17,7 @@ select i.org_id, i.id, i.project_id, i.cell_id, i.pool_id, i.name, i.offer_id, i
   (c.base_real + (i.intent_at - c.base_business) / c.scale)::timestamptz as intent_real,
   exists (select 1 from quota_claims q where q.org_id = i.org_id and q.instance_id = i.id)::boolean as quota_held
 from instances i cross join business_clock c
-where i.id = @instance_id and (sqlc.narg('org_id')::uuid is null or i.org_id = sqlc.narg('org_id'));
+where i.id = @instance_id;
 
 -- name: HeldAssignments :many
 select a.id, a.run, a.host_id, a.fence, a.state, a.ordered_at, h.liveness,
@@ -99,3 +99,7 @@ where org_id = @org_id and id = @operation_id and status in ('queued', 'running'
 
 -- name: LockHost :exec
 select id from hosts where id = @host_id for no key update;
+
+-- name: AppendOutboxLater :exec
+insert into outbox (kind, key, reason, next_attempt_at)
+values (@kind, @key, @reason, clock_timestamp() + make_interval(secs => @delay_seconds::double precision));

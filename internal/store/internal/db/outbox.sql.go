@@ -28,12 +28,17 @@ func (q *Queries) AppendOutboxMany(ctx context.Context, db DBTX, arg AppendOutbo
 
 const claimOutbox = `-- name: ClaimOutbox :many
 
+with due as (
+  select id, kind, key from outbox where sent_at is null and next_attempt_at <= clock_timestamp()
+  order by id limit $2 for update skip locked
+), also as (
+  select o.id from outbox o where o.sent_at is null and o.attempts = 0 and o.next_attempt_at > clock_timestamp()
+    and (o.kind, o.key) in (select kind, key from due)
+  for update skip locked
+)
 update outbox o set attempts = o.attempts + 1,
   next_attempt_at = clock_timestamp() + make_interval(secs => $1::double precision)
-from (
-  select id from outbox where sent_at is null and next_attempt_at <= clock_timestamp()
-  order by id limit $2 for update skip locked) d
-where o.id = d.id
+where o.id in (select id from due union all select id from also)
 returning o.id, o.kind, o.key, o.attempts
 `
 
@@ -45,6 +50,7 @@ type ClaimOutboxRow struct {
 }
 
 // The outbox as a work queue, and the sweeper that fills it for what was forgotten.
+// A due row takes the later rows of its key along: one look serves them all.
 func (q *Queries) ClaimOutbox(ctx context.Context, db DBTX, leaseSeconds float64, size int32) ([]ClaimOutboxRow, error) {
 	rows, err := db.Query(ctx, claimOutbox, leaseSeconds, size)
 	if err != nil {

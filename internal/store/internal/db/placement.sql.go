@@ -12,18 +12,19 @@ import (
 	"github.com/google/uuid"
 )
 
-const bindGPU = `-- name: BindGPU :exec
-insert into gpu_bindings (gpu_id, mode, org_id) values ($1, $2, $3) on conflict (gpu_id) do nothing
+const bindGPUs = `-- name: BindGPUs :exec
+insert into gpu_bindings (gpu_id, mode, org_id) select unnest($1::uuid[]), $2, $3
+on conflict (gpu_id) do nothing
 `
 
-type BindGPUParams struct {
-	GpuID uuid.UUID
-	Mode  string
-	OrgID uuid.UUID
+type BindGPUsParams struct {
+	GpuIds []uuid.UUID
+	Mode   string
+	OrgID  uuid.UUID
 }
 
-func (q *Queries) BindGPU(ctx context.Context, db DBTX, arg BindGPUParams) error {
-	_, err := db.Exec(ctx, bindGPU, arg.GpuID, arg.Mode, arg.OrgID)
+func (q *Queries) BindGPUs(ctx context.Context, db DBTX, arg BindGPUsParams) error {
+	_, err := db.Exec(ctx, bindGPUs, arg.GpuIds, arg.Mode, arg.OrgID)
 	return err
 }
 
@@ -34,6 +35,95 @@ insert into host_bindings (host_id, org_id) values ($1, $2) on conflict (host_id
 func (q *Queries) BindHost(ctx context.Context, db DBTX, hostID uuid.UUID, orgID uuid.UUID) error {
 	_, err := db.Exec(ctx, bindHost, hostID, orgID)
 	return err
+}
+
+const claim = `-- name: Claim :one
+with assignment as (
+  insert into assignments (org_id, id, instance_id, run, host_id, cell_id, ordered_at, ordered_biz)
+  values ($1, $2, $3, $4, $5, $6, clock_timestamp(), biz_now())
+  returning ordered_at
+), claim as (
+  insert into claims (org_id, id, kind, holder_id, cell_id, host_id, bound_host_id, vcpu, ram_mib)
+  values ($1, $7, 'assignment', $2, $6, $5, $8, $9, $10)
+), held as (
+  insert into claim_cells (gpu_id, unit, org_id, claim_id)
+  select unnest($11::uuid[]), unnest($12::integer[]), $1, $7
+  on conflict (gpu_id, unit) do nothing
+  returning unit
+), slots as (
+  insert into claim_slots (org_id, claim_id, gpu_id, ordinal, gpu_mode, profile_id, profile, start_unit, size_units, compute,
+    memory_mib, sm_count, bound_gpu_id)
+  select $1, $7, s.gpu_id, s.ordinal, $13, $14, $15, s.start_unit, $16, $17,
+    s.memory_mib, s.sm_count, case when $18::boolean then s.gpu_id end
+  from (select unnest($19::uuid[]) as gpu_id, unnest($20::integer[]) as start_unit,
+      unnest($21::bigint[]) as memory_mib, unnest($22::integer[]) as sm_count,
+      generate_series(0, cardinality($19::uuid[]) - 1) as ordinal) s
+), told as (
+  insert into host_desired (cell_id, host_id) values ($6, $5)
+)
+select ordered_at, (select count(*) from held)::integer as cells from assignment
+`
+
+type ClaimParams struct {
+	OrgID        uuid.UUID
+	AssignmentID uuid.UUID
+	InstanceID   uuid.UUID
+	Run          int32
+	HostID       uuid.UUID
+	CellID       string
+	ClaimID      uuid.UUID
+	BoundHostID  *uuid.UUID
+	Vcpu         int32
+	RamMib       int64
+	CellGpuIds   []uuid.UUID
+	CellUnits    []int32
+	GpuMode      string
+	ProfileID    int32
+	Profile      string
+	SizeUnits    int32
+	Compute      int32
+	Bound        bool
+	GpuIds       []uuid.UUID
+	Starts       []int32
+	Memories     []int64
+	Sms          []int32
+}
+
+type ClaimRow struct {
+	OrderedAt time.Time
+	Cells     int32
+}
+
+// One statement, because the host is locked meanwhile. The caller compares the
+// cells: fewer than asked for means that another claim has one of them.
+func (q *Queries) Claim(ctx context.Context, db DBTX, arg ClaimParams) (ClaimRow, error) {
+	row := db.QueryRow(ctx, claim,
+		arg.OrgID,
+		arg.AssignmentID,
+		arg.InstanceID,
+		arg.Run,
+		arg.HostID,
+		arg.CellID,
+		arg.ClaimID,
+		arg.BoundHostID,
+		arg.Vcpu,
+		arg.RamMib,
+		arg.CellGpuIds,
+		arg.CellUnits,
+		arg.GpuMode,
+		arg.ProfileID,
+		arg.Profile,
+		arg.SizeUnits,
+		arg.Compute,
+		arg.Bound,
+		arg.GpuIds,
+		arg.Starts,
+		arg.Memories,
+		arg.Sms,
+	)
+	var i ClaimRow
+	err := row.Scan(&i.OrderedAt, &i.Cells)
+	return i, err
 }
 
 const gPUInventories = `-- name: GPUInventories :many
@@ -65,131 +155,59 @@ func (q *Queries) GPUInventories(ctx context.Context, db DBTX, hashes [][]byte) 
 	return items, nil
 }
 
-const insertAssignment = `-- name: InsertAssignment :one
-insert into assignments (org_id, id, instance_id, run, host_id, cell_id, ordered_at, ordered_biz)
-values ($1, $2, $3, $4, $5, $6, clock_timestamp(), biz_now())
-returning ordered_at
+const hostHoldings = `-- name: HostHoldings :many
+select b.org_id as host_org_id, g.id as gpu_id, gb.org_id as gpu_org_id, s.gpu_mode, s.profile_id, s.profile,
+  s.start_unit, s.size_units, s.compute
+from hosts h
+left join host_bindings b on b.host_id = h.id
+left join gpus g on g.host_id = h.id and g.model = $1
+left join gpu_bindings gb on gb.gpu_id = g.id
+left join claim_slots s on s.gpu_id = g.id
+where h.id = $2
+order by g.id, s.start_unit
 `
 
-type InsertAssignmentParams struct {
-	OrgID        uuid.UUID
-	AssignmentID uuid.UUID
-	InstanceID   uuid.UUID
-	Run          int32
-	HostID       uuid.UUID
-	CellID       string
+type HostHoldingsRow struct {
+	HostOrgID *uuid.UUID
+	GpuID     *uuid.UUID
+	GpuOrgID  *uuid.UUID
+	GpuMode   *string
+	ProfileID *int32
+	Profile   *string
+	StartUnit *int32
+	SizeUnits *int32
+	Compute   *int32
 }
 
-func (q *Queries) InsertAssignment(ctx context.Context, db DBTX, arg InsertAssignmentParams) (time.Time, error) {
-	row := db.QueryRow(ctx, insertAssignment,
-		arg.OrgID,
-		arg.AssignmentID,
-		arg.InstanceID,
-		arg.Run,
-		arg.HostID,
-		arg.CellID,
-	)
-	var ordered_at time.Time
-	err := row.Scan(&ordered_at)
-	return ordered_at, err
-}
-
-const insertCells = `-- name: InsertCells :execrows
-insert into claim_cells (gpu_id, unit, org_id, claim_id)
-select $1, unnest($2::integer[]), $3, $4
-on conflict (gpu_id, unit) do nothing
-`
-
-type InsertCellsParams struct {
-	GpuID     uuid.UUID
-	CellUnits []int32
-	OrgID     uuid.UUID
-	ClaimID   uuid.UUID
-}
-
-func (q *Queries) InsertCells(ctx context.Context, db DBTX, arg InsertCellsParams) (int64, error) {
-	result, err := db.Exec(ctx, insertCells,
-		arg.GpuID,
-		arg.CellUnits,
-		arg.OrgID,
-		arg.ClaimID,
-	)
+// What is held on a locked host: its binding first, then the slots of its GPUs.
+func (q *Queries) HostHoldings(ctx context.Context, db DBTX, model string, hostID uuid.UUID) ([]HostHoldingsRow, error) {
+	rows, err := db.Query(ctx, hostHoldings, model, hostID)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return result.RowsAffected(), nil
-}
-
-const insertClaim = `-- name: InsertClaim :exec
-insert into claims (org_id, id, kind, holder_id, cell_id, host_id, bound_host_id, vcpu, ram_mib)
-values ($1, $2, 'assignment', $3, $4, $5, $6, $7, $8)
-`
-
-type InsertClaimParams struct {
-	OrgID        uuid.UUID
-	ClaimID      uuid.UUID
-	AssignmentID uuid.UUID
-	CellID       string
-	HostID       uuid.UUID
-	BoundHostID  *uuid.UUID
-	Vcpu         int32
-	RamMib       int64
-}
-
-func (q *Queries) InsertClaim(ctx context.Context, db DBTX, arg InsertClaimParams) error {
-	_, err := db.Exec(ctx, insertClaim,
-		arg.OrgID,
-		arg.ClaimID,
-		arg.AssignmentID,
-		arg.CellID,
-		arg.HostID,
-		arg.BoundHostID,
-		arg.Vcpu,
-		arg.RamMib,
-	)
-	return err
-}
-
-const insertClaimSlot = `-- name: InsertClaimSlot :exec
-insert into claim_slots (org_id, claim_id, gpu_id, ordinal, gpu_mode, profile_id, profile, start_unit, size_units, compute,
-  memory_mib, sm_count, bound_gpu_id)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
-  $11, $12, $13)
-`
-
-type InsertClaimSlotParams struct {
-	OrgID      uuid.UUID
-	ClaimID    uuid.UUID
-	GpuID      uuid.UUID
-	Ordinal    int32
-	GpuMode    string
-	ProfileID  int32
-	Profile    string
-	StartUnit  int32
-	SizeUnits  int32
-	Compute    int32
-	MemoryMib  int64
-	SmCount    int32
-	BoundGpuID *uuid.UUID
-}
-
-func (q *Queries) InsertClaimSlot(ctx context.Context, db DBTX, arg InsertClaimSlotParams) error {
-	_, err := db.Exec(ctx, insertClaimSlot,
-		arg.OrgID,
-		arg.ClaimID,
-		arg.GpuID,
-		arg.Ordinal,
-		arg.GpuMode,
-		arg.ProfileID,
-		arg.Profile,
-		arg.StartUnit,
-		arg.SizeUnits,
-		arg.Compute,
-		arg.MemoryMib,
-		arg.SmCount,
-		arg.BoundGpuID,
-	)
-	return err
+	defer rows.Close()
+	var items []HostHoldingsRow
+	for rows.Next() {
+		var i HostHoldingsRow
+		if err := rows.Scan(
+			&i.HostOrgID,
+			&i.GpuID,
+			&i.GpuOrgID,
+			&i.GpuMode,
+			&i.ProfileID,
+			&i.Profile,
+			&i.StartUnit,
+			&i.SizeUnits,
+			&i.Compute,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const instanceShape = `-- name: InstanceShape :one
@@ -229,30 +247,109 @@ func (q *Queries) InstanceShape(ctx context.Context, db DBTX, skuID uuid.UUID, p
 	return i, err
 }
 
-const lockHostGPUs = `-- name: LockHostGPUs :exec
-select id from gpus where host_id = $1 order by id for no key update
+const lockPlacementGPUs = `-- name: LockPlacementGPUs :many
+select g.id, g.host_id, g.uuid, g.pci, g.model, g.name, g.memory_mib, g.sm_count, g.inventory_hash,
+  g.mode_observed, g.mode_state, g.health, g.present, g.simulated
+from gpus g where g.host_id = $1 and g.present and g.model = $2
+order by g.id for no key update
 `
 
-func (q *Queries) LockHostGPUs(ctx context.Context, db DBTX, hostID uuid.UUID) error {
-	_, err := db.Exec(ctx, lockHostGPUs, hostID)
-	return err
+type LockPlacementGPUsRow struct {
+	ID            uuid.UUID
+	HostID        uuid.UUID
+	Uuid          string
+	Pci           string
+	Model         string
+	Name          string
+	MemoryMib     int64
+	SmCount       int32
+	InventoryHash []byte
+	ModeObserved  string
+	ModeState     string
+	Health        string
+	Present       bool
+	Simulated     bool
+}
+
+func (q *Queries) LockPlacementGPUs(ctx context.Context, db DBTX, hostID uuid.UUID, model string) ([]LockPlacementGPUsRow, error) {
+	rows, err := db.Query(ctx, lockPlacementGPUs, hostID, model)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LockPlacementGPUsRow
+	for rows.Next() {
+		var i LockPlacementGPUsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.HostID,
+			&i.Uuid,
+			&i.Pci,
+			&i.Model,
+			&i.Name,
+			&i.MemoryMib,
+			&i.SmCount,
+			&i.InventoryHash,
+			&i.ModeObserved,
+			&i.ModeState,
+			&i.Health,
+			&i.Present,
+			&i.Simulated,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const lockPlacementHost = `-- name: LockPlacementHost :one
+select h.id, h.state, h.liveness, h.vcpu, h.vcpu_used, h.ram_mib, h.ram_mib_used, h.pool_id
+from hosts h where h.id = $1 for no key update
+`
+
+type LockPlacementHostRow struct {
+	ID         uuid.UUID
+	State      string
+	Liveness   string
+	Vcpu       int32
+	VcpuUsed   int32
+	RamMib     int64
+	RamMibUsed int64
+	PoolID     string
+}
+
+func (q *Queries) LockPlacementHost(ctx context.Context, db DBTX, hostID uuid.UUID) (LockPlacementHostRow, error) {
+	row := db.QueryRow(ctx, lockPlacementHost, hostID)
+	var i LockPlacementHostRow
+	err := row.Scan(
+		&i.ID,
+		&i.State,
+		&i.Liveness,
+		&i.Vcpu,
+		&i.VcpuUsed,
+		&i.RamMib,
+		&i.RamMibUsed,
+		&i.PoolID,
+	)
+	return i, err
 }
 
 const placementGPUs = `-- name: PlacementGPUs :many
 select g.id, g.host_id, g.uuid, g.pci, g.model, g.name, g.memory_mib, g.sm_count, g.inventory_hash,
   g.mode_observed, g.mode_state, g.health, g.present, g.simulated, b.org_id as bound_org_id
 from gpus g join hosts h on h.id = g.host_id left join gpu_bindings b on b.gpu_id = g.id
-where h.cell_id = $1 and h.pool_id = $2 and h.state <> 'retired' and g.present
-  and ($3::uuid is null or h.id = $3)
-  and ($4::text is null or g.model = $4)
+where h.cell_id = $1 and h.pool_id = $2 and h.state <> 'retired' and g.present and ($3::text = '' or g.model = $3)
 order by g.id
 `
 
 type PlacementGPUsParams struct {
 	CellID string
 	PoolID string
-	HostID *uuid.UUID
-	Model  *string
+	Model  string
 }
 
 type PlacementGPUsRow struct {
@@ -274,12 +371,7 @@ type PlacementGPUsRow struct {
 }
 
 func (q *Queries) PlacementGPUs(ctx context.Context, db DBTX, arg PlacementGPUsParams) ([]PlacementGPUsRow, error) {
-	rows, err := db.Query(ctx, placementGPUs,
-		arg.CellID,
-		arg.PoolID,
-		arg.HostID,
-		arg.Model,
-	)
+	rows, err := db.Query(ctx, placementGPUs, arg.CellID, arg.PoolID, arg.Model)
 	if err != nil {
 		return nil, err
 	}
@@ -318,15 +410,8 @@ const placementHosts = `-- name: PlacementHosts :many
 select h.id, h.state, h.liveness, h.vcpu, h.vcpu_used, h.ram_mib, h.ram_mib_used, b.org_id as bound_org_id
 from hosts h left join host_bindings b on b.host_id = h.id
 where h.cell_id = $1 and h.pool_id = $2 and h.state <> 'retired'
-  and ($3::uuid is null or h.id = $3)
 order by h.id
 `
-
-type PlacementHostsParams struct {
-	CellID string
-	PoolID string
-	HostID *uuid.UUID
-}
 
 type PlacementHostsRow struct {
 	ID         uuid.UUID
@@ -339,8 +424,8 @@ type PlacementHostsRow struct {
 	BoundOrgID *uuid.UUID
 }
 
-func (q *Queries) PlacementHosts(ctx context.Context, db DBTX, arg PlacementHostsParams) ([]PlacementHostsRow, error) {
-	rows, err := db.Query(ctx, placementHosts, arg.CellID, arg.PoolID, arg.HostID)
+func (q *Queries) PlacementHosts(ctx context.Context, db DBTX, cellID string, poolID string) ([]PlacementHostsRow, error) {
+	rows, err := db.Query(ctx, placementHosts, cellID, poolID)
 	if err != nil {
 		return nil, err
 	}

@@ -62,6 +62,28 @@ func (q *Queries) AppendOutbox(ctx context.Context, db DBTX, arg AppendOutboxPar
 	return err
 }
 
+const appendOutboxLater = `-- name: AppendOutboxLater :exec
+insert into outbox (kind, key, reason, next_attempt_at)
+values ($1, $2, $3, clock_timestamp() + make_interval(secs => $4::double precision))
+`
+
+type AppendOutboxLaterParams struct {
+	Kind         string
+	Key          string
+	Reason       string
+	DelaySeconds float64
+}
+
+func (q *Queries) AppendOutboxLater(ctx context.Context, db DBTX, arg AppendOutboxLaterParams) error {
+	_, err := db.Exec(ctx, appendOutboxLater,
+		arg.Kind,
+		arg.Key,
+		arg.Reason,
+		arg.DelaySeconds,
+	)
+	return err
+}
+
 const assignmentInstance = `-- name: AssignmentInstance :one
 select instance_id from assignments where id = $1
 `
@@ -218,7 +240,7 @@ select i.org_id, i.id, i.project_id, i.cell_id, i.pool_id, i.name, i.offer_id, i
   (c.base_real + (i.intent_at - c.base_business) / c.scale)::timestamptz as intent_real,
   exists (select 1 from quota_claims q where q.org_id = i.org_id and q.instance_id = i.id)::boolean as quota_held
 from instances i cross join business_clock c
-where i.id = $1 and ($2::uuid is null or i.org_id = $2)
+where i.id = $1
 for no key update of i
 `
 
@@ -253,8 +275,8 @@ type LockInstanceRow struct {
 }
 
 // Progress of instances: the row a step works on, its assignments, and the feeds.
-func (q *Queries) LockInstance(ctx context.Context, db DBTX, instanceID uuid.UUID, orgID *uuid.UUID) (LockInstanceRow, error) {
-	row := db.QueryRow(ctx, lockInstance, instanceID, orgID)
+func (q *Queries) LockInstance(ctx context.Context, db DBTX, instanceID uuid.UUID) (LockInstanceRow, error) {
+	row := db.QueryRow(ctx, lockInstance, instanceID)
 	var i LockInstanceRow
 	err := row.Scan(
 		&i.OrgID,
@@ -332,7 +354,7 @@ select i.org_id, i.id, i.project_id, i.cell_id, i.pool_id, i.name, i.offer_id, i
   (c.base_real + (i.intent_at - c.base_business) / c.scale)::timestamptz as intent_real,
   exists (select 1 from quota_claims q where q.org_id = i.org_id and q.instance_id = i.id)::boolean as quota_held
 from instances i cross join business_clock c
-where i.id = $1 and ($2::uuid is null or i.org_id = $2)
+where i.id = $1
 `
 
 type ReadInstanceRow struct {
@@ -365,8 +387,8 @@ type ReadInstanceRow struct {
 	QuotaHeld           bool
 }
 
-func (q *Queries) ReadInstance(ctx context.Context, db DBTX, instanceID uuid.UUID, orgID *uuid.UUID) (ReadInstanceRow, error) {
-	row := db.QueryRow(ctx, readInstance, instanceID, orgID)
+func (q *Queries) ReadInstance(ctx context.Context, db DBTX, instanceID uuid.UUID) (ReadInstanceRow, error) {
+	row := db.QueryRow(ctx, readInstance, instanceID)
 	var i ReadInstanceRow
 	err := row.Scan(
 		&i.OrgID,
