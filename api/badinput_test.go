@@ -100,7 +100,7 @@ func TestBadInput(t *testing.T) {
 		"repeated parameter":      {get("/v1/offers?mode=mig&mode=mps"), 400, "request.invalid", "mode"},
 		"parameter not listed":    {get("/v1/offers?mode=" + marker), 400, "request.invalid", "mode"},
 		"NUL in a parameter":      {get("/v1/offers?region=%00"), 400, "request.invalid", "region"},
-		"query unreadable":        {get("/v1/offers?a=%zz"), 400, "request.malformed", ""},
+		"query unreadable":        {get("/v1/offers?a=%zz"), 400, "request.invalid", ""},
 		"page size 0":             {get("/v1/offers?page_size=0"), 400, "request.invalid", "page_size"},
 		"page size 201":           {get("/v1/offers?page_size=201"), 400, "request.invalid", "page_size"},
 		"page size huge":          {get("/v1/offers?page_size=99999999999999999999"), 400, "request.invalid", "page_size"},

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
@@ -75,7 +76,11 @@ func checkQuery(c *call, u *url.URL) *fault.Error {
 	op := c.op
 	values, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return invalid(codeMalformed, "The query string cannot be read.")
+		return invalid(codeInvalid, "The query string cannot be read.")
+	}
+	// A pattern takes a broken byte for U+FFFD and lets it pass; a database does not.
+	if text, err := url.QueryUnescape(u.RawQuery); err != nil || !utf8.ValidString(text) {
+		return invalid(codeInvalid, "The query string is not UTF-8.")
 	}
 	c.query = values
 	var unknown, bad []fault.Field
