@@ -2,8 +2,10 @@ package api
 
 import (
 	"context"
+	"time"
 
 	"github.com/tranche-cloud/tranche/internal/auth"
+	"github.com/tranche-cloud/tranche/internal/fault"
 	"github.com/tranche-cloud/tranche/internal/metering"
 	"github.com/tranche-cloud/tranche/internal/store"
 	"github.com/tranche-cloud/tranche/openapi/wire"
@@ -11,6 +13,11 @@ import (
 
 // CreateInvoiceRun answers POST /v1/admin/invoice-runs.
 func (h *Handlers) CreateInvoiceRun(ctx context.Context, req CreateInvoiceRunRequestObject) (CreateInvoiceRunResponseObject, error) {
+	done, err := h.alone(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	var out CreateInvoiceRun202JSONResponse
 	again, err := h.once(ctx, func(ctx context.Context) (visit, error) {
 		run, err := h.app.CreateInvoiceRun(ctx, caller(ctx), req.Body.Period)
@@ -30,6 +37,26 @@ func (h *Handlers) CreateInvoiceRun(ctx context.Context, req CreateInvoiceRunReq
 		return again, nil
 	}
 	return out, nil
+}
+
+// runWait bounds the wait for another invoice run of this process.
+const runWait = 2 * time.Second
+
+// alone waits until no other invoice run is at work here. A run holds a connection for
+// its key while it takes others for its invoices: as many runs as the pool has
+// connections would wait for each other. It fails with state.conflict.
+func (h *Handlers) alone(ctx context.Context) (done func(), err error) {
+	timer := h.app.Clock.NewTimer(runWait)
+	defer timer.Stop()
+	select {
+	case h.runs <- struct{}{}:
+		return func() { <-h.runs }, nil
+	case <-timer.C():
+		return nil, fault.New(fault.Conflict, "state.conflict", "Another invoice run is at work.").
+			Suggest("Send the same request again in a moment.").After(runWait)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // GetInvoiceRun answers GET /v1/admin/invoice-runs/{period}.
