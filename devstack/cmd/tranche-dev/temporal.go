@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tranche-cloud/tranche/devstack/internal/temporald"
+	"github.com/tranche-cloud/tranche/devstack/internal/temporald/server"
 )
 
 // passwordVariable keeps the password out of the command line.
@@ -33,10 +34,10 @@ func temporalCommand() *cobra.Command {
 					Host: net.JoinHostPort(c.Host, strconv.Itoa(c.Port)), Path: "/" + database, RawQuery: "sslmode=disable"}
 				return u.String()
 			}
-			if err := temporald.Prepare(ctx, dsn(temporald.Database), dsn(temporald.VisibilityDatabase)); err != nil {
+			if err := server.Prepare(ctx, dsn(temporald.Database), dsn(temporald.VisibilityDatabase)); err != nil {
 				return err
 			}
-			return temporald.Run(ctx, c, func() { fmt.Println("serving on", c.Address()) })
+			return server.Run(ctx, c, func() { fmt.Println("serving on", c.Address()) })
 		},
 	}
 	cmd.Flags().IntVar(&c.Port, "postgres-port", 15432, "port of Postgres on 127.0.0.1")

@@ -1,4 +1,4 @@
-package temporald
+package server
 
 import (
 	"context"
@@ -31,10 +31,10 @@ const retention = 24 * time.Hour
 // refreshes, so the first workflows would be refused.
 func registerNamespace(ctx context.Context, conf *config.Config, name string, logger log.Logger) error {
 	serializer := serialization.NewSerializer()
-	stores := client.DataStoreFactoryProvider(clusterName, resolver.NewNoopResolver(), &conf.Persistence,
+	backends := client.DataStoreFactoryProvider(clusterName, resolver.NewNoopResolver(), &conf.Persistence,
 		nil, logger, metrics.NoopMetricsHandler, telemetry.NoopTracerProvider, serializer)
 	factory := client.FactoryProvider(client.NewFactoryParams{
-		DataStoreFactory: stores, Cfg: &conf.Persistence, ClusterName: clusterName,
+		DataStoreFactory: backends, Cfg: &conf.Persistence, ClusterName: clusterName,
 		MetricsHandler: metrics.NoopMetricsHandler, Logger: logger, Serializer: serializer,
 	})
 	defer factory.Close()

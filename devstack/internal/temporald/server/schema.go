@@ -1,4 +1,4 @@
-package temporald
+package server
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	temporalschema "go.temporal.io/server/schema"
 	v12 "go.temporal.io/server/schema/postgresql/v12"
+
+	"github.com/tranche-cloud/tranche/devstack/internal/temporald"
 )
 
 // versionTable is what the server reads at start; its own tool makes it, which
@@ -25,10 +27,10 @@ create table schema_version (
 // Prepare installs the server's schema in both databases, which must exist and
 // belong to the user of the DSNs; one that has it is left as it is.
 func Prepare(ctx context.Context, mainDSN, visibilityDSN string) error {
-	if err := install(ctx, mainDSN, Database, "temporal", v12.Version); err != nil {
+	if err := install(ctx, mainDSN, temporald.Database, "temporal", v12.Version); err != nil {
 		return err
 	}
-	return install(ctx, visibilityDSN, VisibilityDatabase, "visibility", v12.VisibilityVersion)
+	return install(ctx, visibilityDSN, temporald.VisibilityDatabase, "visibility", v12.VisibilityVersion)
 }
 
 func install(ctx context.Context, dsn, database, folder, version string) error {

@@ -1,4 +1,4 @@
-package temporald
+package server
 
 import (
 	"context"
@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/client"
 	"go.temporal.io/server/common/authorization"
 	"go.temporal.io/server/common/cluster"
 	"go.temporal.io/server/common/config"
@@ -16,12 +14,8 @@ import (
 	"go.temporal.io/server/common/log"
 	"go.temporal.io/server/common/persistence/sql/sqlplugin/postgresql"
 	"go.temporal.io/server/temporal"
-)
 
-// Names of the two databases; Prepare fills both.
-const (
-	Database           = "temporal"
-	VisibilityDatabase = "temporal_visibility"
+	"github.com/tranche-cloud/tranche/devstack/internal/temporald"
 )
 
 const (
@@ -35,34 +29,14 @@ const (
 	maxMembershipPort = 1<<15 - 1
 )
 
-// Config says where the server stores its data and where it listens.
-type Config struct {
-	// Host and Port of Postgres; both databases are on it.
-	Host string
-	Port int
-	// User owns both databases.
-	User, Password string
-	// FrontendPort and the next three are taken on 127.0.0.1.
-	FrontendPort int
-	// MembershipPort and the next three are taken; below 32765.
-	MembershipPort int
-	// Namespace is registered before the first client can connect.
-	Namespace string
-}
-
-// Address is the host and port that clients dial.
-func (c Config) Address() string {
-	return net.JoinHostPort("127.0.0.1", strconv.Itoa(c.FrontendPort))
-}
-
 // Run serves until ctx ends, and calls ready once clients may connect. The
 // databases must have been prepared (Prepare).
-func Run(ctx context.Context, c Config, ready func()) error {
+func Run(ctx context.Context, c temporald.Config, ready func()) error {
 	if c.MembershipPort+3 > maxMembershipPort {
 		return fmt.Errorf("membership ports %d and up do not fit below %d", c.MembershipPort, maxMembershipPort+1)
 	}
 	logger := log.NewZapLogger(log.BuildZapLogger(log.Config{Level: "error"}))
-	conf := c.server()
+	conf := configuration(c)
 	if err := registerNamespace(ctx, conf, c.Namespace, logger); err != nil {
 		return err
 	}
@@ -114,9 +88,9 @@ func settings() dynamicconfig.StaticClient {
 	}
 }
 
-func (c Config) server() *config.Config {
+func configuration(c temporald.Config) *config.Config {
 	conf := &config.Config{
-		Persistence: c.persistence(),
+		Persistence: stores(c),
 		Services:    map[string]config.Service{},
 		ClusterMetadata: &cluster.Config{
 			FailoverVersionIncrement: 10,
@@ -149,7 +123,7 @@ func (c Config) server() *config.Config {
 	return conf
 }
 
-func (c Config) persistence() config.Persistence {
+func stores(c temporald.Config) config.Persistence {
 	store := func(database string, conns int) config.DataStore {
 		return config.DataStore{SQL: &config.SQL{
 			PluginName:      postgresql.PluginNamePGX,
@@ -171,29 +145,8 @@ func (c Config) persistence() config.Persistence {
 		VisibilityStore:  visibilityStore,
 		NumHistoryShards: historyShards,
 		DataStores: map[string]config.DataStore{
-			mainStore:       store(Database, 20),
-			visibilityStore: store(VisibilityDatabase, 5),
+			mainStore:       store(temporald.Database, 20),
+			visibilityStore: store(temporald.VisibilityDatabase, 5),
 		},
 	}
 }
-
-// Ping asks a server whether it serves the namespace.
-func Ping(ctx context.Context, address, namespace string) error {
-	c, err := client.DialContext(ctx, client.Options{HostPort: address, Namespace: namespace, Logger: quiet{}})
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	_, err = c.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: namespace})
-	return err
-}
-
-// quiet drops what the SDK says about a server that is not there yet.
-type quiet struct{}
-
-func (quiet) Debug(string, ...any) {}
-func (quiet) Info(string, ...any)  {}
-func (quiet) Warn(string, ...any)  {}
-func (quiet) Error(string, ...any) {}

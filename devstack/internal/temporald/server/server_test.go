@@ -1,4 +1,4 @@
-package temporald_test
+package server_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"github.com/tranche-cloud/tranche/devstack/internal/postgres"
 	"github.com/tranche-cloud/tranche/devstack/internal/process"
 	"github.com/tranche-cloud/tranche/devstack/internal/temporald"
+	"github.com/tranche-cloud/tranche/devstack/internal/temporald/server"
 )
 
 // freeBlock finds n ports in a row below 32000, where membership ports must lie.
@@ -43,9 +44,9 @@ func TestServerOnPostgresServesItsNamespaceFromTheFirstMoment(t *testing.T) {
 	cluster, err := postgres.Open(ctx, postgres.Config{Dir: dir, Port: ports + 8, Log: filepath.Join(dir, "log")})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, postgres.Remove(dir)) })
-	server, err := process.Start(ctx, cluster.Server())
+	database, err := process.Start(ctx, cluster.Server())
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, server.Stop(context.Background())) })
+	t.Cleanup(func() { require.NoError(t, database.Stop(context.Background())) })
 
 	const owner = "temporal"
 	require.NoError(t, cluster.EnsureRole(ctx, owner))
@@ -53,8 +54,8 @@ func TestServerOnPostgresServesItsNamespaceFromTheFirstMoment(t *testing.T) {
 		require.NoError(t, cluster.EnsureDatabase(ctx, name, owner))
 	}
 	main, visibility := cluster.DSN(owner, temporald.Database), cluster.DSN(owner, temporald.VisibilityDatabase)
-	require.NoError(t, temporald.Prepare(ctx, main, visibility))
-	require.NoError(t, temporald.Prepare(ctx, main, visibility), "again")
+	require.NoError(t, server.Prepare(ctx, main, visibility))
+	require.NoError(t, server.Prepare(ctx, main, visibility), "again")
 
 	config := temporald.Config{
 		Host: "127.0.0.1", Port: ports + 8, User: owner, Password: cluster.Password(),
@@ -62,7 +63,7 @@ func TestServerOnPostgresServesItsNamespaceFromTheFirstMoment(t *testing.T) {
 	}
 	serving, stop := context.WithCancel(ctx)
 	ready, ended := make(chan struct{}), make(chan error, 1)
-	go func() { ended <- temporald.Run(serving, config, func() { close(ready) }) }()
+	go func() { ended <- server.Run(serving, config, func() { close(ready) }) }()
 	t.Cleanup(func() {
 		stop()
 		require.NoError(t, <-ended)
@@ -90,6 +91,6 @@ func TestServerOnPostgresServesItsNamespaceFromTheFirstMoment(t *testing.T) {
 }
 
 func TestMembershipPortThatWouldBeStoredWrongIsRefused(t *testing.T) {
-	err := temporald.Run(context.Background(), temporald.Config{MembershipPort: 32766}, nil)
+	err := server.Run(context.Background(), temporald.Config{MembershipPort: 32766}, nil)
 	require.ErrorContains(t, err, "membership ports")
 }
