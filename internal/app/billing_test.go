@@ -355,6 +355,27 @@ func TestInvoiceRun(t *testing.T) {
 	require.Equal(t, november.AddDate(0, 1, 0), b.segments(t, acme, late)[0].From, "nothing begins in a closed month")
 }
 
+func TestOneOrganizationInTroubleKeepsNoOtherFromItsInvoice(t *testing.T) {
+	b := newBilled(t)
+	acme, emca := b.tenant(t, "acme", quota.Limits{}), b.tenant(t, "emca", quota.Limits{})
+	b.used(t, acme, "one", time.Hour)
+	b.used(t, emca, "two", time.Hour)
+	b.exec(t, `update usage_segments set pricing_kind = 'spot' where org_id = $1`, uuid.UUID(acme.Org))
+	b.setClock(t, november.AddDate(0, 1, 2))
+	_, err := b.CreateInvoiceRun(t.Context(), b.operator, "2026-11")
+	require.Equal(t, fault.Internal, fault.KindOf(err))
+	run, err := b.GetInvoiceRun(t.Context(), b.operator, "2026-11")
+	require.NoError(t, err)
+	require.Equal(t, "failed", run.Status)
+	require.Len(t, run.Invoices, 1)
+	require.Equal(t, emca.Org, run.Invoices[0].Org)
+
+	b.exec(t, `update usage_segments set pricing_kind = 'on_demand' where org_id = $1`, uuid.UUID(acme.Org))
+	run, err = b.CreateInvoiceRun(t.Context(), b.operator, "2026-11")
+	require.NoError(t, err)
+	require.Len(t, run.Invoices, 2)
+}
+
 func TestFinalizedInvoicesAreImmutable(t *testing.T) {
 	b := newBilled(t)
 	c := b.tenant(t, "acme", quota.Limits{})

@@ -114,13 +114,24 @@ func billable(ctx context.Context, t *store.SystemTx, org id.Org, window meterin
 		Suggest("Stop or delete what ran over the end of the month.")
 }
 
-func (a *App) finalizeAll(ctx context.Context, orgs []id.Org, period string, window metering.Interval) error {
+// finalizeAll does as many as it can: one organization in trouble keeps no other from
+// its invoice. It fails with the first failure.
+func (a *App) finalizeAll(ctx context.Context, orgs []id.Org, period string, window metering.Interval) (first error) {
 	for _, org := range orgs {
-		if err := a.finalizeOrg(ctx, org, period, window); err != nil {
-			return fmt.Errorf("invoicing %s for %s: %w", org, period, err)
+		err := a.finalizeOrg(ctx, org, period, window)
+		if err == nil {
+			continue
+		}
+		err = fmt.Errorf("invoicing %s for %s: %w", org, period, err)
+		a.Log.Error("an invoice could not be made", "org_id", org.String(), "period", period, "error", err)
+		if first == nil {
+			first = err
+		}
+		if ctx.Err() != nil {
+			return first
 		}
 	}
-	return nil
+	return first
 }
 
 func (a *App) endRun(ctx context.Context, run [16]byte, failed error) error {
