@@ -78,7 +78,7 @@ func New(ctx context.Context, cfg Config) (*Gateway, error) {
 	if cfg.App.Authority == nil {
 		return nil, errors.New("the gateway needs the agent CA: run `tranched admin init-keys`")
 	}
-	listener, err := net.Listen("tcp", cfg.Listen)
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("listen for agents: %w", err)
 	}
@@ -143,11 +143,10 @@ func (g *Gateway) Run(ctx context.Context) error {
 		return server.Close()
 	})
 	g.log.Info("gateway listens", "addr", g.Addr())
-	err := group.Wait()
-	if ctx.Err() != nil {
-		return nil
+	if err := group.Wait(); ctx.Err() == nil {
+		return err
 	}
-	return err
+	return nil
 }
 
 // drain ends every stream with a word to its agent, and waits for them a little.

@@ -314,7 +314,7 @@ func (r *rig) create(t *testing.T, name, offerID string) id.Instance {
 	t.Helper()
 	i, err := r.CreateInstance(t.Context(), r.tenant, app.NewInstance{Project: r.project, Name: name, Offer: offerID, Image: "img:1"})
 	require.NoError(t, err)
-	return id.Instance(i.ID)
+	return i.ID
 }
 
 func (r *rig) get(t *testing.T, i id.Instance) app.Instance {

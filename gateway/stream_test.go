@@ -218,26 +218,26 @@ func TestJoinTokenIsRefused(t *testing.T) {
 		_, err = r.Join(ctx, app.JoinRequest{Token: token, CSR: csr, HostName: name})
 		return err
 	}
-	make := func(in app.NewJoinToken) (app.JoinToken, string) {
+	mint := func(in app.NewJoinToken) (app.JoinToken, string) {
 		token, secret, err := r.CreateJoinToken(ctx, r.operator, in)
 		require.NoError(t, err)
 		return token, secret.Reveal()
 	}
-	_, named := make(app.NewJoinToken{HostName: "node-1"})
+	_, named := mint(app.NewJoinToken{HostName: "node-1"})
 	require.Equal(t, "auth.invalid", fault.CodeOf(join(named, "node-2")))
 	require.NoError(t, join(named, "node-1"))
 	require.Equal(t, "auth.invalid", fault.CodeOf(join(named, "node-1")), "used up")
-	revoked, text := make(app.NewJoinToken{})
+	revoked, text := mint(app.NewJoinToken{})
 	_, err := r.RevokeJoinToken(ctx, r.operator, revoked.ID)
 	require.NoError(t, err)
 	require.Equal(t, "auth.invalid", fault.CodeOf(join(text, "node-3")))
-	_, far := make(app.NewJoinToken{CIDR: "10.0.0.0/8"})
+	_, far := mint(app.NewJoinToken{CIDR: "10.0.0.0/8"})
 	require.Equal(t, "auth.invalid", fault.CodeOf(join(far, "node-4")))
-	_, late := make(app.NewJoinToken{})
+	_, late := mint(app.NewJoinToken{})
 	r.exec(t, `update join_tokens set expires_at = clock_timestamp() where used = 0`)
 	require.Equal(t, "auth.invalid", fault.CodeOf(join(late, "node-5")))
 	require.Equal(t, "auth.invalid", fault.CodeOf(join(agentlink.MintJoinToken(r.TrustRoot).Text(), "node-6")))
-	_, twice := make(app.NewJoinToken{MaxHosts: 2})
+	_, twice := mint(app.NewJoinToken{MaxHosts: 2})
 	require.Equal(t, "name.taken", fault.CodeOf(join(twice, "node-1")))
 }
 

@@ -170,6 +170,7 @@ func judge(e journal.Entry, bootID string, sc scene) (want, *journal.Entry) {
 		}
 	case journal.Running:
 		return judgeRunning(e, sameBoot, there, c, sc)
+	case journal.Carve, journal.Carved:
 	}
 	// Begun and not finished: it was ordered, so it is finished. What a reboot took
 	// is made again from the start.

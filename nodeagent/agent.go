@@ -84,26 +84,24 @@ func (a *Agent) Run(ctx context.Context) error {
 // after a restart of the gateway that nobody waits for it.
 func (a *Agent) link(ctx context.Context) error {
 	for try := 0; ctx.Err() == nil; try++ {
-		err := a.enrol(ctx)
-		served := false
-		if err == nil {
-			served, err = a.session(ctx)
-		}
-		if broken := a.keeper.Broken(); broken != nil {
-			return broken
-		}
-		if ctx.Err() != nil {
-			break
-		}
+		served, reason := a.attempt(ctx)
 		if served {
 			try = 0
 		}
-		a.log.Info("stream ended", "reason", err)
-		if !a.pause(ctx, backoff(try)) {
+		a.log.Info("stream ended", "reason", reason)
+		if a.keeper.Broken() != nil || !a.pause(ctx, backoff(try)) {
 			break
 		}
 	}
-	return nil
+	return a.keeper.Broken()
+}
+
+// attempt enrols if need be and runs one stream; it says why that ended.
+func (a *Agent) attempt(ctx context.Context) (served bool, reason error) {
+	if err := a.enrol(ctx); err != nil {
+		return false, err
+	}
+	return a.session(ctx)
 }
 
 // Bounds of the wait before dialling again.
@@ -116,7 +114,12 @@ const (
 // backoff is a random wait that grows with the number of failures.
 func backoff(try int) time.Duration {
 	spread := min(firstRange<<min(try, 8), maxRange)
-	return minBackoff + time.Duration(mrand.Int64N(int64(spread)))
+	return minBackoff + randomBelow(spread)
+}
+
+// randomBelow spreads agents over time; nothing secret hangs on it.
+func randomBelow(d time.Duration) time.Duration {
+	return time.Duration(mrand.Int64N(int64(d) + 1)) //nolint:gosec // jitter
 }
 
 func (a *Agent) pause(ctx context.Context, d time.Duration) bool {

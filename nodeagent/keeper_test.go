@@ -239,8 +239,10 @@ func TestAdoption(t *testing.T) {
 		change func(*testing.T, *node, id.Assignment)
 		want   found
 	}{
-		{"all as it was", func(*testing.T, *node, id.Assignment) {},
-			found{agentlink.SlicePresent, instance.RunRunning, ""}},
+		{
+			"all as it was", func(*testing.T, *node, id.Assignment) {},
+			found{agentlink.SlicePresent, instance.RunRunning, ""},
+		},
 		{"container ended by itself", func(t *testing.T, n *node, a id.Assignment) {
 			require.NoError(t, n.Containers.End(a.String(), 3))
 		}, found{agentlink.SlicePresent, instance.RunExited, ""}},
@@ -251,10 +253,14 @@ func TestAdoption(t *testing.T) {
 			s := gpu.Slot{GPU: n.gpu(migs), Mode: gpu.MIGMode(), Profile: 19, Start: 3, Size: 1}
 			require.NoError(t, n.Carve.Remove(t.Context(), carve.Slice{ID: "x", Slot: s}))
 		}, found{agentlink.SlicePresent, instance.RunExited, "SLICE_LOST"}},
-		{"machine rebooted", func(_ *testing.T, n *node, _ id.Assignment) { n.boot = "boot-2" },
-			found{agentlink.SlicePresent, instance.RunExited, "HOST_REBOOT"}},
-		{"host rebooted, slices and modes lost", func(t *testing.T, n *node, _ id.Assignment) { require.NoError(t, n.Sim.Reboot()) },
-			found{agentlink.SlicePresent, instance.RunExited, "HOST_REBOOT"}},
+		{
+			"machine rebooted", func(_ *testing.T, n *node, _ id.Assignment) { n.boot = "boot-2" },
+			found{agentlink.SlicePresent, instance.RunExited, "HOST_REBOOT"},
+		},
+		{
+			"host rebooted, slices and modes lost", func(t *testing.T, n *node, _ id.Assignment) { require.NoError(t, n.Sim.Reboot()) },
+			found{agentlink.SlicePresent, instance.RunExited, "HOST_REBOOT"},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			n := newNode(t)

@@ -49,6 +49,7 @@ func (s *slice) next() step {
 		do = up[s.entry.Step]
 	case wantGo:
 		do = down[s.entry.Step]
+	case wantKeep:
 	}
 	stale := s.fence != s.entry.Fence || s.timeline != s.entry.Timeline
 	if do == nil && stale && s.entry.Step != "" {

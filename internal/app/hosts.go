@@ -32,12 +32,14 @@ type NewJoinToken struct {
 	AutoApprove          bool
 }
 
-// JoinToken, Host and GPU are as operators see them.
-type (
-	JoinToken = store.JoinToken
-	Host      = store.Host
-	GPU       = store.GPU
-)
+// JoinToken is a join token as operators see it.
+type JoinToken = store.JoinToken
+
+// Host is a host as operators see it.
+type Host = store.Host
+
+// GPU is a GPU as operators see it.
+type GPU = store.GPU
 
 // CreateJoinToken makes a token with which hosts may ask to join. Its text is
 // returned once. It fails with resource.not_found for an unknown pool.
@@ -157,10 +159,10 @@ func (a *App) ApproveHost(ctx context.Context, c Caller, h id.Host, m Match) (Ho
 		if err := m.check(generation); err != nil {
 			return err
 		}
-		switch now {
-		case host.Pending:
+		if now == host.Pending {
 			return t.MoveHost(ctx, h, host.Approved, "", c.actor())
-		case host.Retired, host.Lost:
+		}
+		if now == host.Retired || now == host.Lost {
 			return conflictIn(now, "approved")
 		}
 		return nil

@@ -149,6 +149,7 @@ func (a *App) applyReport(ctx context.Context, t *store.SystemTx, r Report, s ag
 		err = a.runs(ctx, t, r.Session.Host, s, o)
 	case instance.RunExited, instance.RunFailed:
 		err = a.ended(ctx, t, s, o)
+	case instance.RunNone, instance.RunPreparing:
 	}
 	if err != nil {
 		return err

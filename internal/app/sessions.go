@@ -67,6 +67,7 @@ func refusal(v agentlink.Admission) error {
 		return conflict("A later stream of this process has taken over.", time.Second)
 	case agentlink.Occupied:
 		return conflict("Another agent of this host is still alive.", 2*time.Second)
+	case agentlink.Contradict:
 	}
 	return conflict("Another machine is alive as this host; an operator has to look at it.", 30*time.Second)
 }
