@@ -876,6 +876,19 @@ end $$;
 create constraint trigger ledger_journal_balances after insert or update or delete on ledger_postings
   deferrable initially deferred for each row execute function ledger_journal_balances();
 
+-- A journal is written whole: what comes in a later transaction is a journal of its own.
+-- +goose StatementBegin
+create function ledger_journal_closed() returns trigger language plpgsql security definer set search_path = public, pg_temp as $$
+begin
+  if not exists (select 1 from ledger_journals where id = new.journal_id and xmin = pg_current_xact_id()::xid) then
+    raise exception 'journal % is closed', new.journal_id using errcode = 'restrict_violation', constraint = 'ledger_journal_closed';
+  end if;
+  return new;
+end $$;
+-- +goose StatementEnd
+create trigger ledger_journal_closed before insert on ledger_postings
+  for each row execute function ledger_journal_closed();
+
 -- Documents and prices are written once. Named state columns may change; nothing else.
 -- +goose StatementBegin
 create function refuse_change() returns trigger language plpgsql as $$
@@ -906,10 +919,13 @@ end $$;
 create trigger invoices_guard before update or delete on invoices for each row execute function invoices_guard();
 -- +goose StatementBegin
 create function invoice_parts_guard() returns trigger language plpgsql security definer set search_path = public, pg_temp as $$
-declare i uuid := case when tg_op = 'INSERT' then new.invoice_id else old.invoice_id end;
+declare
+  -- Both ends of a move: nothing comes out of a finalized invoice, and nothing goes in.
+  ends uuid[] := case tg_op when 'INSERT' then array[new.invoice_id] when 'DELETE' then array[old.invoice_id]
+    else array[old.invoice_id, new.invoice_id] end;
 begin
-  if exists (select 1 from invoices where id = i and status <> 'draft') then
-    raise exception 'invoice % is finalized', i using errcode = 'restrict_violation', constraint = 'invoices_finalized';
+  if exists (select 1 from invoices where id = any(ends) and status <> 'draft') then
+    raise exception 'one of the invoices % is finalized', ends using errcode = 'restrict_violation', constraint = 'invoices_finalized';
   end if;
   return case when tg_op = 'DELETE' then old else new end;
 end $$;
@@ -966,7 +982,16 @@ grant select on installations, business_clock, regions, cells, pools, skus, offe
 grant select on organizations, projects, api_keys, quota_usage, quota_claims, instances, operations, assignments, claims,
   claim_slots, usage_segments, invoices, invoice_lines, line_subjects, invoice_taxes, billing_accounts,
   organization_price_books, events, audit_log, idempotency_keys, run_proofs to tranche_org;
-grant insert, update on idempotency_keys, instances, operations, api_keys to tranche_org;
-grant insert on quota_claims, outbox, host_desired, events, audit_log, projects to tranche_org;
-grant update on assignments, usage_segments, quota_usage to tranche_org;
+grant insert on idempotency_keys, instances, operations, api_keys, quota_claims, outbox, host_desired, events, audit_log,
+  projects to tranche_org;
+-- A tenant's transaction moves states: it changes no price lock, no quantity but the end
+-- of a segment, no counter and no right of a key.
+grant update (status, headers, body) on idempotency_keys to tranche_org;
+grant update (desired, run, generation, converged_generation, revision, attempts, excluded_hosts, next_wake_at, deadline_at,
+  intent_at, status, status_code, status_detail, ever_ran, operation_id, started_at, deleted_at) on instances to tranche_org;
+grant update (status, step, percent, problem, superseded_by, finished_at, revision) on operations to tranche_org;
+grant update (revoked_at, revision) on api_keys to tranche_org;
+grant update (state, fence, releasing_at, revision) on assignments to tranche_org;
+grant update (during, close_reason, fault_party, revision) on usage_segments to tranche_org;
+grant update (org_id) on quota_usage to tranche_org; -- for its lock; the policy keeps the value
 grant execute on all functions in schema public to tranche_org, tranche_system;

@@ -384,11 +384,19 @@ func TestFinalizedInvoicesAreImmutable(t *testing.T) {
 	_, err := b.CreateInvoiceRun(t.Context(), b.operator, "2026-11")
 	require.NoError(t, err)
 	pool := b.db.OwnerPool(t)
+	b.exec(t, `insert into invoices (org_id, id, period, period_from, period_to, close_no, currency, subtotal_minor, tax_minor,
+			total_minor, content_hash, engine_version, inputs_hash, created_at)
+		select org_id, gen_random_uuid(), period, period_from, period_to, 9, currency, 0, 0, 0, '', '', '', created_at from invoices`)
+	b.exec(t, `insert into invoice_taxes (org_id, invoice_id, category, rate, base_minor, amount_minor)
+		select org_id, id, 'X', 0, 0, 0 from invoices where status = 'draft'`)
 	for _, sql := range []string{
-		`update invoices set total_minor = 0, subtotal_minor = 0`, `update invoices set status = 'draft', number = null`, `delete from invoices`, `truncate invoices cascade`,
-		`update invoice_lines set amount_minor = 0`, `delete from line_subjects`, `delete from invoice_taxes`, `truncate invoice_taxes`,
+		`update invoices set total_minor = 0, subtotal_minor = 0 where status = 'open'`, `update invoices set status = 'draft', number = null`, `delete from invoices where status = 'open'`, `truncate invoices cascade`,
+		`update invoice_lines set amount_minor = 0`, `delete from line_subjects`, `delete from invoice_taxes where category <> 'X'`, `truncate invoice_taxes`,
 		`update ledger_postings set amount_minor = 0`, `delete from ledger_journals`, `update prices set amount = 1`, `update price_versions set effective_from = 'epoch'`,
 		`insert into ledger_postings select org_id, journal_id, 9, 'revenue', 1, currency from ledger_postings limit 1`,
+		`insert into ledger_postings select org_id, journal_id, n, 'revenue', 9 - 2 * n, currency
+			from (select * from ledger_postings limit 1) p, generate_series(4, 5) n`,
+		`update invoice_taxes set invoice_id = (select id from invoices where status = 'open') where category = 'X'`,
 	} {
 		_, err := pool.Exec(t.Context(), sql)
 		require.Error(t, err, sql)
