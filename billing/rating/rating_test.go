@@ -285,6 +285,23 @@ func TestViewsOfAnyBucketSumToTheSame(t *testing.T) {
 	})
 }
 
+func TestViewsAreBounded(t *testing.T) {
+	w := newWorld(t)
+	var usage []rating.Usage
+	for subject := range 200 {
+		usage = append(usage, w.usage(byte(subject), mig, start, start.AddDate(0, 0, 21)))
+	}
+	hours, err := metering.Split(metering.Between(start, start.AddDate(0, 0, 21)), metering.Hour)
+	require.NoError(t, err)
+	in := w.inputs(usage...)
+	bySubject := func(u rating.Usage) string { return string(u.Subject.ID[:]) }
+	_, err = rating.Views(in, hours, bySubject)
+	require.Equal(t, "request.invalid", fault.CodeOf(err), "200 subjects in 504 hours")
+	views, err := rating.Views(in, hours[:500], bySubject)
+	require.NoError(t, err)
+	require.Len(t, views, rating.MaxViews)
+}
+
 func TestViewsKeepUnitsApart(t *testing.T) {
 	w := newWorld(t)
 	disk := w.usage(1, mig, start, start.Add(time.Hour))

@@ -2,10 +2,12 @@ package rating
 
 import (
 	"cmp"
+	"fmt"
 	"math/big"
 	"slices"
 
 	"github.com/tranche-cloud/tranche/billing"
+	"github.com/tranche-cloud/tranche/internal/fault"
 	"github.com/tranche-cloud/tranche/internal/metering"
 	"github.com/tranche-cloud/tranche/internal/money"
 )
@@ -38,10 +40,15 @@ type View struct {
 	full  money.Exact
 }
 
+// MaxViews bounds the views of one answer: a long window in small buckets, by subject,
+// would otherwise be as large as the product of the three.
+const MaxViews = 100_000
+
 // Views sums usage by bucket and group. Buckets are ordered and disjoint; usage
 // outside of them does not count, and neither does In.Period. Quantities of
 // different units are never added: such a group has one view a unit. Views without
-// usage are left out; the rest is ordered by bucket, group, unit. It fails like Rate.
+// usage are left out; the rest is ordered by bucket, group, unit. It fails like Rate, and with fault.Invalid
+// for more than MaxViews.
 func Views(in Inputs, buckets []metering.Interval, group func(Usage) string) ([]View, error) {
 	if len(buckets) == 0 {
 		return nil, nil
@@ -66,6 +73,9 @@ func Views(in Inputs, buckets []metering.Interval, group func(Usage) string) ([]
 			k := viewKey{bucket: i, group: group(*c.usage), unit: c.unit.Quantity}
 			v := views[k]
 			if v == nil {
+				if len(views) == MaxViews {
+					return nil, tooManyViews()
+				}
 				v = &View{Bucket: buckets[i], Group: k.group, Unit: k.unit, Quantity: new(big.Int), full: money.ZeroExact(in.Currency)}
 				views[k] = v
 			}
@@ -77,6 +87,12 @@ func Views(in Inputs, buckets []metering.Interval, group func(Usage) string) ([]
 		}
 	}
 	return telescoped(views)
+}
+
+func tooManyViews() error {
+	return fault.New(fault.Invalid, "request.invalid", fmt.Sprintf("The usage has more than %d items.", MaxViews)).
+		Suggest("Ask for a shorter window, a larger bucket or fewer groups.").
+		With(fault.Field{Pointer: "bucket", Code: "range", Detail: "too many items"})
 }
 
 type viewKey struct {
