@@ -17,8 +17,9 @@ import (
 func Plan(s Snapshot, r Request) (Decision, Explanation) {
 	var best candidate
 	var ex Explanation
+	known := memo{}
 	for _, h := range s.Hosts {
-		c, ok := planHost(s.Tenancy, h, r, &ex)
+		c, ok := planHost(s.Tenancy, h, r, known, &ex)
 		if ok && (best.empty() || c.less(best)) {
 			best = c
 		}
@@ -63,7 +64,7 @@ func (s score) plus(o score) score {
 }
 
 // planHost picks the Count best GPUs of a host.
-func planHost(t Tenancy, h Host, r Request, ex *Explanation) (candidate, bool) {
+func planHost(t Tenancy, h Host, r Request, known memo, ex *Explanation) (candidate, bool) {
 	if f := hostFilter(t, h, r); f != "" {
 		ex.count(f, len(h.GPUs))
 		return candidate{}, false
@@ -74,7 +75,7 @@ func planHost(t Tenancy, h Host, r Request, ex *Explanation) (candidate, bool) {
 	}
 	var options []option
 	for _, g := range h.GPUs {
-		slot, sc, f := planGPU(g, r)
+		slot, sc, f := known.planGPU(g, r)
 		if f != "" {
 			ex.count(f, 1)
 			continue
@@ -118,17 +119,50 @@ func hostFilter(t Tenancy, h Host, r Request) Filter {
 	return ""
 }
 
+// memo remembers the best slot of GPUs that report and hold the same: fleets have
+// few states, and the tables of a MIG GPU cost more than looking one up.
+type memo map[state]fit
+
+// state is what the best slot of a MIG GPU follows from, for one request.
+type state struct {
+	profiles *gpu.Profile // the report, shared by GPUs of one inventory
+	held     string
+}
+
+type fit struct {
+	slot   gpu.Slot
+	score  score
+	filter Filter
+}
+
+// planGPU is planGPU for one request over many GPUs.
+func (m memo) planGPU(g GPU, r Request) (gpu.Slot, score, Filter) {
+	if g.Mode.Kind != gpu.MIG || len(g.Device.Profiles) == 0 || gpuFilter(g, r) != "" {
+		return planGPU(g, r)
+	}
+	key := state{profiles: &g.Device.Profiles[0], held: heldKey(g.Held)}
+	f, ok := m[key]
+	if !ok {
+		f.slot, f.score, f.filter = planGPU(g, r)
+		m[key] = f
+	}
+	f.slot.GPU = g.Device.UUID
+	f.score.tie = spread(r.Seed, g.ID[:])
+	return f.slot, f.score, f.filter
+}
+
+func heldKey(held []gpu.Slot) string {
+	b := make([]byte, 0, 16)
+	for _, h := range held {
+		b = binary.AppendVarint(binary.AppendVarint(b, int64(h.Start)), int64(h.Profile))
+	}
+	return string(b)
+}
+
 // planGPU returns the best slot of one GPU, or why there is none.
 func planGPU(g GPU, r Request) (gpu.Slot, score, Filter) {
-	switch {
-	case g.Device.Model != r.Model:
-		return gpu.Slot{}, score{}, OtherModel
-	case !g.Healthy:
-		return gpu.Slot{}, score{}, Unhealthy
-	case !g.Settled:
-		return gpu.Slot{}, score{}, OtherMode
-	case g.Mode.BindsOrganization() && !g.Organization.IsZero() && g.Organization != r.Org:
-		return gpu.Slot{}, score{}, GPUBound
+	if f := gpuFilter(g, r); f != "" {
+		return gpu.Slot{}, score{}, f
 	}
 	fit, err := gpu.Feasible(g.Device, g.Mode, g.Held, r.Want)
 	if err != nil {
@@ -140,6 +174,20 @@ func planGPU(g GPU, r Request) (gpu.Slot, score, Filter) {
 	}
 	sc.loss, sc.left = harm(g, fit[0])
 	return fit[0], sc, ""
+}
+
+func gpuFilter(g GPU, r Request) Filter {
+	switch {
+	case g.Device.Model != r.Model:
+		return OtherModel
+	case !g.Healthy:
+		return Unhealthy
+	case !g.Settled:
+		return OtherMode
+	case g.Mode.BindsOrganization() && !g.Organization.IsZero() && g.Organization != r.Org:
+		return GPUBound
+	}
+	return ""
 }
 
 // harm is what a slot takes from later requests, and what stays free on its GPU.
