@@ -317,8 +317,12 @@ func TestFailedReadTakesNothingAway(t *testing.T) {
 	m := r.machine(t, "node-1", r.token(t, true))
 	h := r.ready(t, "node-1")
 	m.stop()
-	s, err := r.open(t, r.certificate(t, h), hello("boot", "z", 1))
-	require.NoError(t, err)
+	var s *raw
+	eventually(t, "the next process is admitted", func() (ok bool) {
+		var err error
+		s, err = r.open(t, r.certificate(t, h), hello(m.BootID, "z", 1))
+		return err == nil
+	})
 	before := r.count(t, `select count(*) from gpus where present`)
 	require.NoError(t, s.send(&agentv1.SessionRequest{Frame: &agentv1.SessionRequest_Inventory{
 		Inventory: agentlink.InventoryOut(agentlink.Inventory{Failed: true, Failure: "driver hangs"}),

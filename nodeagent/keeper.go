@@ -182,8 +182,16 @@ func (k *Keeper) commit(s *slice, change func(*journal.Entry)) error {
 	if e.Step == journal.Gone {
 		k.gone = append(k.gone, agentlink.Tombstone{Assignment: e.Assignment, Fence: e.Fence})
 	}
-	k.touch(e.Assignment)
+	if news[e.Step] {
+		k.touch(e.Assignment)
+	}
 	return nil
+}
+
+// news are the steps that are told at once. The others change nothing for anybody
+// but this agent; the full set names them all the same.
+var news = map[journal.Step]bool{
+	journal.Running: true, journal.Failed: true, journal.Ended: true, journal.Gone: true,
 }
 
 // Obey takes all that shall be on the host. Before adoption is complete it is only
@@ -237,7 +245,6 @@ func (k *Keeper) order(o agentlink.Order, timeline int64) {
 	s := k.slices[o.Assignment]
 	if s == nil {
 		k.slices[o.Assignment] = k.newSlice(o, timeline)
-		k.touch(o.Assignment)
 		return
 	}
 	if !s.outranks(timeline, o.Fence) {
@@ -258,7 +265,6 @@ func (k *Keeper) order(o agentlink.Order, timeline int64) {
 	default:
 		s.fence, s.timeline, s.tries = o.Fence, timeline, 0
 	}
-	k.touch(o.Assignment)
 }
 
 // newSlice is an order that nothing was done for yet.
@@ -305,7 +311,6 @@ func (k *Keeper) bury(t agentlink.Tombstone, timeline int64) {
 		return
 	}
 	s.want, s.fence, s.timeline, s.tries, s.orphan = wantGo, t.Fence, timeline, 0, false
-	k.touch(t.Assignment)
 }
 
 // kick starts work on a slice that needs some. The caller holds k.mu.
