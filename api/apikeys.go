@@ -21,13 +21,7 @@ func (h *Handlers) CreateApiKey(ctx context.Context, req CreateApiKeyRequestObje
 		out = CreateApiKey201JSONResponse{Body: key}
 		return out.VisitCreateApiKeyResponse
 	})
-	if err != nil {
-		return nil, err
-	}
-	if again != nil {
-		return again, nil
-	}
-	return out, nil
+	return either[CreateApiKeyResponseObject](out, again, err)
 }
 
 // CreateOrganizationApiKey answers POST /v1/admin/organizations/{organization}/api-keys.
@@ -41,13 +35,7 @@ func (h *Handlers) CreateOrganizationApiKey(ctx context.Context, req CreateOrgan
 		out = CreateOrganizationApiKey201JSONResponse{Body: key}
 		return out.VisitCreateOrganizationApiKeyResponse
 	})
-	if err != nil {
-		return nil, err
-	}
-	if again != nil {
-		return again, nil
-	}
-	return out, nil
+	return either[CreateOrganizationApiKeyResponseObject](out, again, err)
 }
 
 // createKey makes a key. Answer is called twice: with the key as it is stored for
@@ -121,13 +109,7 @@ func (h *Handlers) RevokeApiKey(ctx context.Context, req RevokeApiKeyRequestObje
 		}
 		return out.VisitRevokeApiKeyResponse, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	if again != nil {
-		return again, nil
-	}
-	return out, nil
+	return either[RevokeApiKeyResponseObject](out, again, err)
 }
 
 func apiKeyOf(k org.APIKey) wire.ApiKey {

@@ -47,13 +47,7 @@ func (h *Handlers) ApproveHost(ctx context.Context, req ApproveHostRequestObject
 		}
 		return out.VisitApproveHostResponse
 	})
-	if err != nil {
-		return nil, err
-	}
-	if again != nil {
-		return again, nil
-	}
-	return out, nil
+	return either[ApproveHostResponseObject](out, again, err)
 }
 
 // CordonHost answers POST /v1/admin/hosts/{host}/actions/cordon.
@@ -65,13 +59,7 @@ func (h *Handlers) CordonHost(ctx context.Context, req CordonHostRequestObject) 
 		}
 		return out.VisitCordonHostResponse
 	})
-	if err != nil {
-		return nil, err
-	}
-	if again != nil {
-		return again, nil
-	}
-	return out, nil
+	return either[CordonHostResponseObject](out, again, err)
 }
 
 // UncordonHost answers POST /v1/admin/hosts/{host}/actions/uncordon.
@@ -83,13 +71,7 @@ func (h *Handlers) UncordonHost(ctx context.Context, req UncordonHostRequestObje
 		}
 		return out.VisitUncordonHostResponse
 	})
-	if err != nil {
-		return nil, err
-	}
-	if again != nil {
-		return again, nil
-	}
-	return out, nil
+	return either[UncordonHostResponseObject](out, again, err)
 }
 
 // actOnHost does what the three actions have in common.

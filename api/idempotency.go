@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"net/http"
 
 	"github.com/tranche-cloud/tranche/internal/app"
@@ -84,6 +85,22 @@ func (r *record) answer() app.Answer {
 // an idempotency key.
 type repeated struct{ answer app.Answer }
 
+// either is what a handler returns after once: the failure, the answer sent again, or
+// the fresh one.
+func either[R any](fresh R, again *repeated, err error) (R, error) {
+	var none R
+	if err != nil {
+		return none, err
+	}
+	if again == nil {
+		return fresh, nil
+	}
+	if r, ok := any(again).(R); ok {
+		return r, nil
+	}
+	return none, errors.New("a stored answer does not fit its operation")
+}
+
 func (a *repeated) write(w http.ResponseWriter) error {
 	for name, value := range a.answer.Headers {
 		w.Header().Set(name, value)
@@ -98,6 +115,27 @@ func (a *repeated) write(w http.ResponseWriter) error {
 	_, err := w.Write(a.answer.Body)
 	return err
 }
+
+// either relies on it.
+var (
+	_ CreateApiKeyResponseObject             = (*repeated)(nil)
+	_ CreateOrganizationApiKeyResponseObject = (*repeated)(nil)
+	_ RevokeApiKeyResponseObject             = (*repeated)(nil)
+	_ ApproveHostResponseObject              = (*repeated)(nil)
+	_ CordonHostResponseObject               = (*repeated)(nil)
+	_ UncordonHostResponseObject             = (*repeated)(nil)
+	_ CreateInstanceResponseObject           = (*repeated)(nil)
+	_ DeleteInstanceResponseObject           = (*repeated)(nil)
+	_ StartInstanceResponseObject            = (*repeated)(nil)
+	_ StopInstanceResponseObject             = (*repeated)(nil)
+	_ CreateInvoiceRunResponseObject         = (*repeated)(nil)
+	_ CreateJoinTokenResponseObject          = (*repeated)(nil)
+	_ RevokeJoinTokenResponseObject          = (*repeated)(nil)
+	_ CreateOrganizationResponseObject       = (*repeated)(nil)
+	_ CreatePriceBookResponseObject          = (*repeated)(nil)
+	_ CreatePriceVersionResponseObject       = (*repeated)(nil)
+	_ CreateProjectResponseObject            = (*repeated)(nil)
+)
 
 func (a *repeated) VisitCreateInstanceResponse(w http.ResponseWriter) error     { return a.write(w) }
 func (a *repeated) VisitDeleteInstanceResponse(w http.ResponseWriter) error     { return a.write(w) }

@@ -30,13 +30,7 @@ func (h *Handlers) CreateInstance(ctx context.Context, req CreateInstanceRequest
 		}
 		return out.VisitCreateInstanceResponse, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	if again != nil {
-		return again, nil
-	}
-	return out, nil
+	return either[CreateInstanceResponseObject](out, again, err)
 }
 
 func newInstance(project id.Project, body *wire.InstanceCreate) app.NewInstance {
@@ -105,13 +99,7 @@ func (h *Handlers) DeleteInstance(ctx context.Context, req DeleteInstanceRequest
 		}
 		return out.VisitDeleteInstanceResponse
 	})
-	if err != nil {
-		return nil, err
-	}
-	if again != nil {
-		return again, nil
-	}
-	return out, nil
+	return either[DeleteInstanceResponseObject](out, again, err)
 }
 
 // StartInstance answers POST …/instances/{instance}/actions/start.
@@ -124,13 +112,7 @@ func (h *Handlers) StartInstance(ctx context.Context, req StartInstanceRequestOb
 		}
 		return out.VisitStartInstanceResponse
 	})
-	if err != nil {
-		return nil, err
-	}
-	if again != nil {
-		return again, nil
-	}
-	return out, nil
+	return either[StartInstanceResponseObject](out, again, err)
 }
 
 // StopInstance answers POST …/instances/{instance}/actions/stop.
@@ -146,13 +128,7 @@ func (h *Handlers) StopInstance(ctx context.Context, req StopInstanceRequestObje
 		}
 		return out.VisitStopInstanceResponse
 	})
-	if err != nil {
-		return nil, err
-	}
-	if again != nil {
-		return again, nil
-	}
-	return out, nil
+	return either[StopInstanceResponseObject](out, again, err)
 }
 
 // actOnInstance does what the verbs on one instance have in common.

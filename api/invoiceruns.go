@@ -30,13 +30,7 @@ func (h *Handlers) CreateInvoiceRun(ctx context.Context, req CreateInvoiceRunReq
 		}
 		return out.VisitCreateInvoiceRunResponse, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	if again != nil {
-		return again, nil
-	}
-	return out, nil
+	return either[CreateInvoiceRunResponseObject](out, again, err)
 }
 
 // runWait bounds the wait for another invoice run of this process.

@@ -29,13 +29,7 @@ func (h *Handlers) CreateJoinToken(ctx context.Context, req CreateJoinTokenReque
 		out.Body.Secret = nullable.NewNullableWithValue(secret.Reveal())
 		return kept.VisitCreateJoinTokenResponse, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	if again != nil {
-		return again, nil
-	}
-	return out, nil
+	return either[CreateJoinTokenResponseObject](out, again, err)
 }
 
 // ListJoinTokens answers GET /v1/admin/join-tokens.
@@ -65,13 +59,7 @@ func (h *Handlers) RevokeJoinToken(ctx context.Context, req RevokeJoinTokenReque
 		}
 		return out.VisitRevokeJoinTokenResponse, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	if again != nil {
-		return again, nil
-	}
-	return out, nil
+	return either[RevokeJoinTokenResponseObject](out, again, err)
 }
 
 func joinTokenOf(t app.JoinToken) wire.JoinToken {

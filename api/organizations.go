@@ -35,13 +35,7 @@ func (h *Handlers) CreateOrganization(ctx context.Context, req CreateOrganizatio
 		}
 		return out.VisitCreateOrganizationResponse, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	if again != nil {
-		return again, nil
-	}
-	return out, nil
+	return either[CreateOrganizationResponseObject](out, again, err)
 }
 
 // ListOrganizations answers GET /v1/admin/organizations.

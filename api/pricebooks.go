@@ -30,13 +30,7 @@ func (h *Handlers) CreatePriceBook(ctx context.Context, req CreatePriceBookReque
 		}
 		return out.VisitCreatePriceBookResponse, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	if again != nil {
-		return again, nil
-	}
-	return out, nil
+	return either[CreatePriceBookResponseObject](out, again, err)
 }
 
 // CreatePriceVersion answers POST /v1/admin/price-books/{price_book}/versions.
@@ -57,13 +51,7 @@ func (h *Handlers) CreatePriceVersion(ctx context.Context, req CreatePriceVersio
 		}
 		return out.VisitCreatePriceVersionResponse, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	if again != nil {
-		return again, nil
-	}
-	return out, nil
+	return either[CreatePriceVersionResponseObject](out, again, err)
 }
 
 // ListPriceBooks answers GET /v1/admin/price-books.

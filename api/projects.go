@@ -26,13 +26,7 @@ func (h *Handlers) CreateProject(ctx context.Context, req CreateProjectRequestOb
 		}
 		return out.VisitCreateProjectResponse, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	if again != nil {
-		return again, nil
-	}
-	return out, nil
+	return either[CreateProjectResponseObject](out, again, err)
 }
 
 // ListProjects answers GET /v1/admin/organizations/{organization}/projects.
