@@ -151,8 +151,11 @@ func TestWhatCannotBeRatedIsAFault(t *testing.T) {
 	unpriced, steam, spot := w.usage(1, billing.SKU{ID: [16]byte{9}}, start, start.Add(1)), a, a
 	unpriced.During.To = start.Add(time.Second)
 	steam.Meter, spot.Pricing = "steam", billing.Spot
+	forged := w.usage(2, mig, start, start.Add(time.Hour))
+	forged.Lock = &billing.Lock{Version: w.book.Versions[0].ID, Price: money.MustPrice("0.01", usd)}
 	for name, usage := range map[string][]rating.Usage{
 		"overlap": {a, b}, "two versions": {a, twoVersions}, "no price": {unpriced}, "unknown meter": {steam}, "spot": {spot},
+		"two prices of one version": {a, forged},
 	} {
 		_, err := rating.Rate(w.inputs(usage...))
 		require.Equal(t, fault.Internal, fault.KindOf(err), name)
