@@ -39,6 +39,7 @@ const (
 	maxFrame = 4 << 20
 	// headerWithin also bounds the TLS handshake, which takes long in a storm.
 	headerWithin = 30 * time.Second
+	idleWithin   = 2 * time.Minute
 	drainWithin  = 2 * time.Second
 )
 
@@ -122,6 +123,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 		Protocols:         new(http.Protocols),
 		HTTP2:             &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingWithin, MaxConcurrentStreams: 16},
 		ReadHeaderTimeout: headerWithin,
+		IdleTimeout:       idleWithin,
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(g.log.Handler(), slog.LevelDebug),
 	}

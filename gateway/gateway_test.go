@@ -1,7 +1,12 @@
 package gateway_test
 
 import (
+	"crypto/x509"
+	"encoding/pem"
+	"os"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -125,4 +130,43 @@ func TestTwoHosts(t *testing.T) {
 	r.reaches(t, first, instance.Running)
 	r.reaches(t, second, instance.Running)
 	require.Equal(t, 2, r.count(t, `select count(distinct host_id) from observed_slices where run_state = 'running'`))
+}
+
+// A host that counts as unknown although its stream is open introduces itself again.
+func TestUnknownHostComesBack(t *testing.T) {
+	r := newRig(t)
+	r.machine(t, "node-1", r.token(t, true))
+	h := r.ready(t, "node-1")
+	session := r.count(t, `select session from host_sessions`)
+	r.exec(t, `update hosts set liveness = 'unknown' where id = $1`, h.UUID())
+	r.ready(t, "node-1")
+	require.Greater(t, r.count(t, `select session from host_sessions`), session)
+}
+
+// An agent whose certificate has expired renews it, with the key it joined with.
+func TestExpiredCertificateIsRenewed(t *testing.T) {
+	r := newRig(t)
+	m := r.machine(t, "node-1", r.token(t, true))
+	h := r.ready(t, "node-1")
+	m.stop()
+	installation, err := r.Installation(t.Context())
+	require.NoError(t, err)
+	path := filepath.Join(m.dir, "identity", "cert.pem")
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	block, _ := pem.Decode(text)
+	leaf, err := x509.ParseCertificate(block.Bytes)
+	require.NoError(t, err)
+	expired, err := r.Authority.IssueHost(leaf.RawSubjectPublicKeyInfo, installation, h, time.Now().Add(-48*time.Hour))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, expired.PEM, 0o600))
+	session := r.count(t, `select session from host_sessions`)
+	m.token = "spent"
+	m.start(t)
+	eventually(t, "a session with the new certificate", func() bool {
+		return r.count(t, `select session from host_sessions`) > session
+	})
+	renewed, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NotEqual(t, expired.PEM, renewed)
 }

@@ -2,6 +2,7 @@ package nodeagent
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -10,7 +11,6 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
-	"github.com/google/uuid"
 
 	"github.com/tranche-cloud/tranche/internal/agentlink"
 	"github.com/tranche-cloud/tranche/internal/agentlink/agentv1"
@@ -53,7 +53,7 @@ func New(cfg Config, k *Keeper) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Agent{cfg: cfg, keeper: k, log: cfg.Log, id: id, nonce: uuid.NewString()}, nil
+	return &Agent{cfg: cfg, keeper: k, log: cfg.Log, id: id, nonce: rand.Text()}, nil
 }
 
 // Run adopts what is on the host, enrols it if need be, and keeps a stream open

@@ -36,7 +36,7 @@ func TestObservedTravels(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		o := agentlink.Observed{
 			Full: rapid.Bool().Draw(rt, "full"), Applied: rapid.Int64().Draw(rt, "applied"),
-			Hash: rapid.String().Draw(rt, "hash"), Unchanged: rapid.Bool().Draw(rt, "unchanged"),
+			Hash: rapid.StringMatching(`[0-9a-f]{0,64}`).Draw(rt, "hash"), Unchanged: rapid.Bool().Draw(rt, "unchanged"),
 		}
 		for i := range rapid.IntRange(0, 4).Draw(rt, "slices") {
 			s := agentlink.Slice{
@@ -115,8 +115,21 @@ func TestBadFramesAreRefused(t *testing.T) {
 		_, err := agentlink.ObservedIn(m)
 		require.Error(t, err, name)
 	}
-	_, err := agentlink.InventoryIn(&agentv1.Inventory{Gpus: []*agentv1.GPU{{Uuid: "a", Mode: "whole"}, {Uuid: "a", Mode: "whole"}}})
-	require.Error(t, err, "a GPU twice")
+	whole := func(uuid string) *agentv1.GPU { return &agentv1.GPU{Uuid: uuid, Mode: "whole", MemoryMib: 1} }
+	_, err := agentlink.InventoryIn(&agentv1.Inventory{Gpus: []*agentv1.GPU{whole("a"), whole("b")}})
+	require.NoError(t, err)
+	for name, m := range map[string]*agentv1.Inventory{
+		"a GPU twice":        {Gpus: []*agentv1.GPU{whole("a"), whole("a")}},
+		"a GPU without name": {Gpus: []*agentv1.GPU{whole("")}},
+		"no units":           {Gpus: []*agentv1.GPU{{Uuid: "a", Mode: "mig", MemoryMib: 1}}},
+		"no memory":          {Gpus: []*agentv1.GPU{{Uuid: "a", Mode: "whole"}}},
+		"control character":  {Gpus: []*agentv1.GPU{whole("a\x00")}},
+		"huge":               {Vcpu: 1 << 31},
+		"negative":           {RamMib: -1},
+	} {
+		_, err := agentlink.InventoryIn(m)
+		require.Error(t, err, name)
+	}
 	_, err = agentlink.HelloIn(&agentv1.Hello{BootId: "b"})
 	require.Error(t, err, "no process")
 	_, err = agentlink.WelcomeIn(&agentv1.HelloAck{Session: 1})

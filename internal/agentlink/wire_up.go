@@ -2,6 +2,7 @@ package agentlink
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/tranche-cloud/tranche/internal/agentlink/agentv1"
@@ -29,6 +30,30 @@ func ageIn(us int64) time.Duration {
 	return time.Duration(us-1) * time.Microsecond
 }
 
+// Bounds of what a host may say. They are far above any real one.
+const (
+	maxGPUs   = 64
+	maxUnits  = 64
+	maxVCPU   = 1 << 16
+	maxRAM    = 1 << 30 // MiB
+	maxSlices = 4096
+	maxText   = 2048 // bytes
+)
+
+// plain refuses text that is too long or that a database or a terminal would
+// stumble over.
+func plain(texts ...string) error {
+	for _, t := range texts {
+		if len(t) > maxText {
+			return fmt.Errorf("a text of %d bytes is too long", len(t))
+		}
+		if strings.ContainsFunc(t, func(r rune) bool { return r < ' ' && r != '\t' && r != '\n' || r == 0x7f }) {
+			return fmt.Errorf("the text %.40q has control characters", t)
+		}
+	}
+	return nil
+}
+
 // HelloOut maps to the wire.
 func HelloOut(h Hello) *agentv1.Hello {
 	return &agentv1.Hello{
@@ -42,6 +67,9 @@ func HelloIn(m *agentv1.Hello) (Hello, error) {
 	h := Hello{
 		BootID: m.GetBootId(), Nonce: m.GetProcessNonce(), Counter: m.GetStreamCounter(),
 		AgentVersion: m.GetAgentVersion(), MachineID: m.GetMachineId(), Timeline: m.GetTimeline(),
+	}
+	if err := plain(h.BootID, h.Nonce, h.AgentVersion, h.MachineID); err != nil {
+		return Hello{}, fmt.Errorf("hello: %w", err)
 	}
 	if h.BootID == "" || h.Nonce == "" {
 		return Hello{}, fmt.Errorf("hello: boot id or process nonce is missing")
@@ -66,6 +94,12 @@ func InventoryIn(m *agentv1.Inventory) (Inventory, error) {
 	v := Inventory{
 		Failed: m.GetFailed(), Failure: m.GetFailure(), VCPU: int(m.GetVcpu()), RAM: units.MiB(m.GetRamMib()),
 		Driver: m.GetDriverName(), DriverVersion: m.GetDriverVersion(), Simulated: m.GetSimulated(),
+	}
+	if len(m.GetGpus()) > maxGPUs || v.VCPU > maxVCPU || v.RAM < 0 || v.RAM > maxRAM {
+		return Inventory{}, fmt.Errorf("inventory: %d gpus, %d vcpu, %d MiB are out of range", len(m.GetGpus()), v.VCPU, v.RAM)
+	}
+	if err := plain(v.Failure, v.Driver, v.DriverVersion); err != nil {
+		return Inventory{}, fmt.Errorf("inventory: %w", err)
 	}
 	seen := map[string]bool{}
 	for _, w := range m.GetGpus() {
@@ -117,6 +151,9 @@ func gpuIn(m *agentv1.GPU, simulated bool) (InventoryGPU, error) {
 	if err != nil {
 		return InventoryGPU{}, err
 	}
+	if err := plain(m.GetUuid(), m.GetPci(), m.GetModel(), m.GetName(), m.GetHealth()); err != nil {
+		return InventoryGPU{}, err
+	}
 	c := m.GetCapabilities()
 	d := gpu.Device{
 		UUID: m.GetUuid(), PCI: m.GetPci(), Model: m.GetModel(), Name: m.GetName(),
@@ -138,6 +175,9 @@ func gpuIn(m *agentv1.GPU, simulated bool) (InventoryGPU, error) {
 			q.Placements = append(q.Placements, gpu.Placement{Start: int(s), Size: q.MemoryUnits})
 		}
 		d.Profiles = append(d.Profiles, q)
+	}
+	if units := d.Units(mode); units < 1 || units > maxUnits || m.GetOrdinal() >= maxGPUs || d.Memory <= 0 || d.Memory > maxRAM {
+		return InventoryGPU{}, fmt.Errorf("%d units in mode %s, ordinal %d, %d MiB are out of range", units, mode, m.GetOrdinal(), d.Memory)
 	}
 	return InventoryGPU{
 		Device: d, Ordinal: int(m.GetOrdinal()), Mode: mode, Desired: desired,
@@ -186,7 +226,13 @@ func ObservedIn(m *agentv1.Observed) (Observed, error) {
 		Full: m.GetFull(), Failed: m.GetFailed(), Failure: m.GetFailure(), Applied: m.GetAppliedVersion(),
 		Hash: m.GetHash(), Unchanged: m.GetUnchanged(),
 	}
-	var err error
+	if len(m.GetSlices()) > maxSlices || len(m.GetGone()) > maxSlices {
+		return Observed{}, fmt.Errorf("observed: %d slices and %d tombstones are too many", len(m.GetSlices()), len(m.GetGone()))
+	}
+	err := plain(v.Failure, v.Hash)
+	if err != nil {
+		return Observed{}, fmt.Errorf("observed: %w", err)
+	}
 	if v.Gone, err = tombstonesIn(m.GetGone()); err != nil {
 		return Observed{}, fmt.Errorf("observed: %w", err)
 	}
@@ -233,6 +279,9 @@ func sliceIn(m *agentv1.SliceReport) (Slice, error) {
 		Age: ageIn(m.GetRunAgeUs()), EndedAge: ageIn(m.GetEndedAgeUs()), ExitCode: int(m.GetExitCode()),
 		Reason: instance.Problem{Code: m.GetReasonCode(), Detail: m.GetReasonDetail()},
 	}
+	if err := plain(s.Key, s.Reason.Code, s.Reason.Detail); err != nil {
+		return Slice{}, err
+	}
 	if s.Key == "" || !sliceStates[s.State] || !runStates[s.RunState] {
 		return Slice{}, fmt.Errorf("no key, or unknown state %q, %q", s.State, s.RunState)
 	}
@@ -242,6 +291,9 @@ func sliceIn(m *agentv1.SliceReport) (Slice, error) {
 	for _, t := range m.GetSlots() {
 		mode, err := modeIn(t.GetGpuMode())
 		if err != nil {
+			return Slice{}, err
+		}
+		if err := plain(t.GetGpuUuid(), t.GetProfile(), t.GetDeviceUuid()); err != nil {
 			return Slice{}, err
 		}
 		s.Slots = append(s.Slots, SliceSlot{
