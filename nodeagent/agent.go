@@ -182,14 +182,7 @@ func (l *link) close() {
 func (l *link) send(m *agentv1.SessionRequest) error {
 	l.sequence++
 	m.Sequence, m.Session = l.sequence, l.session
-	err := l.wire.Send(m)
-	if errors.Is(err, io.EOF) {
-		// The cause of a failed send comes from Receive.
-		if _, cause := l.wire.Receive(); cause != nil {
-			err = cause
-		}
-	}
-	return err
+	return l.wire.Send(m)
 }
 
 func (l *link) hello() (agentlink.Welcome, error) {
@@ -200,9 +193,10 @@ func (l *link) hello() (agentlink.Welcome, error) {
 		BootID: host.BootID, Nonce: a.nonce, Counter: a.counter, AgentVersion: a.cfg.Version,
 		MachineID: a.cfg.MachineID, Timeline: a.keeper.timeline(),
 	})}})
-	if err != nil {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return agentlink.Welcome{}, err
 	}
+	// The cause of a send that met the end of the stream comes from Receive.
 	m, err := l.wire.Receive()
 	if err != nil {
 		return agentlink.Welcome{}, err
@@ -240,14 +234,18 @@ func (l *link) receive() error {
 // and the full set at their intervals.
 func (l *link) serve(ctx context.Context, w agentlink.Welcome, ended <-chan error) error {
 	c := l.a.cfg.Clock
-	if err := l.full(ctx); err != nil {
+	err := l.full(ctx)
+	if errors.Is(err, io.EOF) {
+		return <-ended
+	}
+	if err != nil {
 		return err
 	}
 	proof, full := c.NewTimer(w.ProofEvery), c.NewTimer(w.FullEvery)
 	renewal := c.NewTimer(l.a.id.renewIn(c.Now()))
 	defer func() { proof.Stop(); full.Stop(); renewal.Stop() }()
 	for {
-		var err error
+		var err error // of what was sent
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -271,6 +269,9 @@ func (l *link) serve(ctx context.Context, w agentlink.Welcome, ended <-chan erro
 				continue
 			}
 			return errors.New("the certificate was renewed")
+		}
+		if errors.Is(err, io.EOF) {
+			return <-ended // the other direction knows why
 		}
 		if err != nil {
 			return err

@@ -94,6 +94,7 @@ type Keeper struct {
 	broken    error  // the journal failed: nothing may be done any more
 	dirty     map[id.Assignment]bool
 	gone      []agentlink.Tombstone // carried out and not reported yet
+	graves    []id.Assignment       // carried out, oldest first
 }
 
 // NewKeeper opens the journal in the host's data folder. It fails if the journal
@@ -118,6 +119,9 @@ func NewKeeper(ctx context.Context, h Host) (*Keeper, error) {
 	k.ctx, k.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	for _, e := range entries {
 		k.slices[e.Assignment] = &slice{entry: e, fence: e.Fence, timeline: e.Timeline}
+		if e.Step == journal.Gone {
+			k.graves = append(k.graves, e.Assignment)
+		}
 	}
 	return k, nil
 }
@@ -181,11 +185,28 @@ func (k *Keeper) commit(s *slice, change func(*journal.Entry)) error {
 	s.entry = e
 	if e.Step == journal.Gone {
 		k.gone = append(k.gone, agentlink.Tombstone{Assignment: e.Assignment, Fence: e.Fence})
+		k.forget(e.Assignment)
 	}
 	if news[e.Step] {
 		k.touch(e.Assignment)
 	}
 	return nil
+}
+
+// maxGraves is how many finished assignments are remembered, for their fences.
+const maxGraves = 1024
+
+// forget drops the oldest finished assignments once there are too many. The caller
+// holds k.mu.
+func (k *Keeper) forget(latest id.Assignment) {
+	k.graves = append(k.graves, latest)
+	for len(k.graves) > maxGraves {
+		oldest := k.graves[0]
+		k.graves = k.graves[1:]
+		if s := k.slices[oldest]; s != nil && s.entry.Step == journal.Gone && !s.busy {
+			delete(k.slices, oldest)
+		}
+	}
 }
 
 // news are the steps that are told at once. The others change nothing for anybody
