@@ -376,6 +376,23 @@ func TestOneOrganizationInTroubleKeepsNoOtherFromItsInvoice(t *testing.T) {
 	require.Len(t, run.Invoices, 2)
 }
 
+// The count of segments and their age are as in the draft; only the time is another.
+func TestFinalizeBillsExactlyTheUsageThereIs(t *testing.T) {
+	b := newBilled(t)
+	c := b.tenant(t, "acme", quota.Limits{})
+	b.used(t, c, "one", time.Hour)
+	b.setClock(t, november.AddDate(0, 1, 2))
+	b.exec(t, `create function shorten() returns trigger language plpgsql as $$ begin
+		update usage_segments set during = tstzrange(lower(during), upper(during) - interval '1 microsecond');
+		return null;
+	end $$`)
+	b.exec(t, `create trigger shorten after insert on invoice_taxes for each row execute function shorten()`)
+	_, err := b.CreateInvoiceRun(t.Context(), b.operator, "2026-11")
+	require.Equal(t, fault.Internal, fault.KindOf(err))
+	require.Zero(t, b.count(t, `select count(*) from invoices where status = 'open'`))
+	require.Zero(t, b.count(t, `select count(*) from invoice_numbers`))
+}
+
 func TestFinalizedInvoicesAreImmutable(t *testing.T) {
 	b := newBilled(t)
 	c := b.tenant(t, "acme", quota.Limits{})
