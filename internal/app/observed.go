@@ -93,6 +93,8 @@ func (a *App) recordSlice(ctx context.Context, r Report, s agentlink.Slice) erro
 		if !found {
 			// Not ours, or said to be another host's: kept for operators, no more.
 			s.Assignment = id.Assignment{}
+		}
+		if !found || asg.Fence != s.Fence || asg.Run != s.Run || !consequent[s.RunState] {
 			_, err := t.RecordSlice(ctx, r.Session, r.Sequence, observedRow(s))
 			return err
 		}
@@ -110,6 +112,11 @@ func (a *App) recordSlice(ctx context.Context, r Report, s agentlink.Slice) erro
 		}
 		return a.applyReport(ctx, t, r, s, &observation{asg: asg, view: v, row: row, cur: cur, age: a.since(r.Received)})
 	})
+}
+
+// consequent are the run states that anything follows from.
+var consequent = map[instance.RunState]bool{
+	instance.RunRunning: true, instance.RunExited: true, instance.RunFailed: true,
 }
 
 // observation is a report beside the rows that it is about, which are locked.
@@ -158,17 +165,10 @@ func (a *App) applyReport(ctx context.Context, t *store.SystemTx, r Report, s ag
 	if err != nil {
 		return err
 	}
-	if now == status && !decides(o, before, s.RunState) {
-		return nil
+	if now == status && (before == s.RunState || !o.live()) {
+		return nil // of a run that is being released only the tombstone counts
 	}
 	return t.AppendOutbox(ctx, store.OutboxInstance, o.row.ID.String(), string(s.RunState))
-}
-
-// decides reports whether a run state that did not change the status calls for the
-// next step all the same. While a run is prepared there is none, and of one that
-// is being released only the tombstone counts.
-func decides(o *observation, before, now instance.RunState) bool {
-	return before != now && o.live() && now != instance.RunNone && now != instance.RunPreparing
 }
 
 // runs takes a proof that the run goes on: the assignment is applied, and the
