@@ -158,6 +158,30 @@ func TestPriceBooks(t *testing.T) {
 	require.Equal(t, 1, b.count(t, `select count(*) from organization_price_books where org_id = $1`, uuid.UUID(late.Org)), "who has a book keeps it")
 }
 
+func TestTwoDefaultBooksAtOnceAreAConflict(t *testing.T) {
+	b := newBilled(t)
+	eur := money.MustCurrency("EUR")
+	book := func(name string) app.NewPriceBook {
+		return app.NewPriceBook{Name: name, Currency: eur, NewPrices: app.NewPrices{Prices: []app.OfferPrice{{Offer: slice, PerHour: "1"}}}}
+	}
+	second := make(chan error, 1)
+	require.NoError(t, b.Store.ShareSystem(t.Context(), "test", func(ctx context.Context, _ *store.SystemTx) error {
+		if _, err := b.CreatePriceBook(ctx, b.operator, book("first")); err != nil {
+			return err
+		}
+		go func() {
+			_, err := b.CreatePriceBook(t.Context(), b.operator, book("second"))
+			second <- err
+		}()
+		require.Eventually(t, func() bool {
+			return b.count(t, `select count(*) from pg_locks where not granted and pid in
+				(select pid from pg_stat_activity where datname = current_database())`) > 0
+		}, 20*time.Second, 10*time.Millisecond, "the second waits for the first")
+		return nil
+	}))
+	require.Equal(t, "state.conflict", fault.CodeOf(<-second))
+}
+
 func TestSegmentsAreRecordedOnce(t *testing.T) {
 	b := newBilled(t)
 	c := b.tenant(t, "acme", quota.Limits{})

@@ -23,6 +23,7 @@ var constraintFaults = map[string]*fault.Error{
 	"instances_project":    NotFound(),
 	"hosts_name":           fault.New(fault.Conflict, "name.taken", "A host has that name.").Suggest("Choose another name, or retire that host."),
 	"price_books_name":     fault.New(fault.Conflict, "name.taken", "A price book has that name."),
+	"price_books_default":  fault.New(fault.Conflict, "state.conflict", "Another price book of the currency became the default just now.").Suggest("Read the price books and decide again."),
 	"price_versions_start": fault.New(fault.Conflict, "state.conflict", "A version of this price book starts at that instant.").Suggest("Choose another effective_from; versions are immutable."),
 	"claim_cells_pkey":     fault.New(fault.Conflict, "state.conflict", "Another claim took the slot first."),
 	"hosts_vcpu_fits":      fault.New(fault.Conflict, "state.conflict", "The host's CPUs are taken."),
