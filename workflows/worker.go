@@ -32,7 +32,7 @@ const (
 	// stopWithin is how long running steps may take to end at shutdown.
 	stopWithin = 5 * time.Second
 	// localSteps bounds the transactions that run at once.
-	localSteps = 12
+	localSteps = 8
 	pollers    = 4
 )
 

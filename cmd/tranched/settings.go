@@ -35,7 +35,7 @@ type settings struct {
 
 func (s *settings) bindDatabase(f *pflag.FlagSet) {
 	f.StringVar(&s.databaseURL, "database-url", "", "Postgres as the login role tranche")
-	f.Int32Var(&s.connections, "database-connections", 16, "most connections of this process")
+	f.Int32Var(&s.connections, "database-connections", 12, "most connections of this process")
 	f.TextVar(&s.logLevel, "log-level", slog.LevelInfo, "DEBUG, INFO, WARN or ERROR")
 }
 

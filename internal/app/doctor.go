@@ -2,8 +2,10 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"time"
 
+	"github.com/tranche-cloud/tranche/internal/fault"
 	"github.com/tranche-cloud/tranche/internal/store"
 )
 
@@ -58,6 +60,34 @@ var invariants = []Invariant{
 	{ID: "I13", State: InvariantOK, Text: "quota is the sum of its claims"},
 }
 
+// rerateNewest is how many invoices one audit rates again, newest first: an older
+// one was rated again by the audits of its time.
+const rerateNewest = 100
+
+// auditInvoices rates closed periods again: the documents must come out the same.
+func (a *App) auditInvoices(ctx context.Context) (store.Offence, error) {
+	o := store.Offence{Invariant: "I5", Check: "invoices that do not rate again to their content"}
+	var issued []store.IssuedInvoice
+	err := a.Store.InSystem(ctx, "audit", func(t *store.SystemTx) (err error) {
+		issued, err = t.NewestInvoices(ctx, rerateNewest)
+		return err
+	})
+	if err != nil {
+		return o, err
+	}
+	for _, i := range issued {
+		err := a.RerateInvoice(ctx, i.Org, i.ID)
+		if fault.KindOf(err) == fault.Unavailable {
+			return o, err
+		}
+		if err != nil {
+			o.Count++
+			o.Rows = append(o.Rows, fmt.Sprintf("invoice %s: %v", i.Number, err))
+		}
+	}
+	return o, nil
+}
+
 // Audit checks every invariant that lives in rows and says who holds the others.
 // The second result reports whether nothing was found.
 func (a *App) Audit(ctx context.Context, tolerance time.Duration) ([]Invariant, bool, error) {
@@ -68,6 +98,13 @@ func (a *App) Audit(ctx context.Context, tolerance time.Duration) ([]Invariant, 
 	})
 	if err != nil {
 		return nil, false, err
+	}
+	rerated, err := a.auditInvoices(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	if rerated.Count > 0 {
+		offences = append(offences, rerated)
 	}
 	out := make([]Invariant, len(invariants))
 	copy(out, invariants)

@@ -3,9 +3,14 @@ package store
 import (
 	"context"
 	"fmt"
+	"regexp"
+	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/tranche-cloud/tranche/internal/gpu"
+	"github.com/tranche-cloud/tranche/internal/id"
 	"github.com/tranche-cloud/tranche/internal/store/internal/db"
 )
 
@@ -42,6 +47,9 @@ func (t *SystemTx) CheckInvariants(ctx context.Context, tolerance time.Duration)
 			return nil, fmt.Errorf("check %q of %s: %w", c.name, c.invariant, mapError(err))
 		}
 		if o.Count > 0 {
+			for i, row := range o.Rows {
+				o.Rows[i] = typedIDs(row)
+			}
 			out = append(out, o)
 		}
 	}
@@ -53,6 +61,20 @@ func (t *SystemTx) CheckInvariants(ctx context.Context, tolerance time.Duration)
 		out = append(out, geometry)
 	}
 	return out, nil
+}
+
+var rawID = regexp.MustCompile(`\b(org|inst|asg|claim|op|seg|inv|gpu)_([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b`)
+
+// typedIDs writes the ids of a row as people meet them elsewhere.
+func typedIDs(row string) string {
+	return rawID.ReplaceAllStringFunc(row, func(found string) string {
+		prefix, raw, _ := strings.Cut(found, "_")
+		u, err := uuid.Parse(raw)
+		if err != nil {
+			return found
+		}
+		return prefix + strings.TrimPrefix(id.Instance(u).String(), id.Instance(u).Prefix())
+	})
 }
 
 // auditGeometry asks the one rule of the product whether what is held on each GPU
@@ -85,4 +107,24 @@ func (t *SystemTx) auditGeometry(ctx context.Context) (Offence, error) {
 		}
 	}
 	return o, nil
+}
+
+// IssuedInvoice names a finalized invoice.
+type IssuedInvoice struct {
+	Org    id.Org
+	ID     id.Invoice
+	Number string
+}
+
+// NewestInvoices lists up to size finalized usage invoices, newest first.
+func (t *SystemTx) NewestInvoices(ctx context.Context, size int) ([]IssuedInvoice, error) {
+	rows, err := t.q.NewestInvoices(ctx, t.raw, int32(size))
+	if err != nil {
+		return nil, mapError(err)
+	}
+	out := make([]IssuedInvoice, len(rows))
+	for i, r := range rows {
+		out[i] = IssuedInvoice{Org: id.Org(r.OrgID), ID: id.Invoice(r.ID), Number: r.Number}
+	}
+	return out, nil
 }

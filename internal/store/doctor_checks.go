@@ -1,23 +1,23 @@
 package store
 
 // doctorCheck is one part of an invariant: a query whose rows are the offenders,
-// each named in one column. It may read s: s.machine and s.biz are the tolerance in
+// each named in one column, ids as their prefix and the database's form. It may read s: s.machine and s.biz are the tolerance in
 // machine and business time. A transition that is under way is no offence.
 type doctorCheck struct{ invariant, name, sql string }
 
 var doctorChecks = []doctorCheck{
 	// I1: a unit has at most one claim; sums fit; bound is bound to one.
 	{"I1", "slots without their cells", `
-		select format('claim %s on GPU %s unit %s', s.claim_id, s.gpu_id, u)
+		select format('claim_%s on gpu_%s unit %s', s.claim_id, s.gpu_id, u)
 		from claim_slots s cross join generate_series(s.start_unit, s.start_unit + s.size_units - 1) u
 		left join claim_cells c on c.gpu_id = s.gpu_id and c.unit = u and c.claim_id = s.claim_id
 		where c.gpu_id is null`},
 	{"I1", "cells without their slot", `
-		select format('GPU %s unit %s of claim %s', c.gpu_id, c.unit, c.claim_id)
+		select format('gpu_%s unit %s of claim_%s', c.gpu_id, c.unit, c.claim_id)
 		from claim_cells c where not exists (select 1 from claim_slots s where s.claim_id = c.claim_id
 			and s.gpu_id = c.gpu_id and c.unit >= s.start_unit and c.unit < s.start_unit + s.size_units)`},
 	{"I1", "overlapping slots", `
-		select format('GPU %s: claims %s and %s', a.gpu_id, a.claim_id, b.claim_id)
+		select format('gpu_%s: claim_%s and claim_%s', a.gpu_id, a.claim_id, b.claim_id)
 		from claim_slots a join claim_slots b on b.gpu_id = a.gpu_id
 			and (b.claim_id, b.start_unit) > (a.claim_id, a.start_unit)
 			and int4range(a.start_unit, a.start_unit + a.size_units) && int4range(b.start_unit, b.start_unit + b.size_units)`},
@@ -35,10 +35,10 @@ var doctorChecks = []doctorCheck{
 		from gpus g join claim_slots s on s.gpu_id = g.id
 		where s.gpu_mode like 'mps%' or s.gpu_mode like 'timeslice%' group by g.id having count(distinct s.org_id) > 1`},
 	{"I1", "claims without their holder", `
-		select format('claim %s of assignment %s', c.id, c.holder_id) from claims c
+		select format('claim_%s of asg_%s', c.id, c.holder_id) from claims c
 		where c.kind = 'assignment' and not exists (select 1 from assignments a where a.id = c.holder_id and a.state <> 'released')`},
 	{"I1", "assignments without their claim", `
-		select format('assignment %s (%s) of instance %s', a.id, a.state, a.instance_id) from assignments a
+		select format('asg_%s (%s) of inst_%s', a.id, a.state, a.instance_id) from assignments a
 		where a.state <> 'released' and not exists (select 1 from claims c where c.kind = 'assignment' and c.holder_id = a.id)`},
 
 	// I2: what hosts report is accounted for; nothing is transitional for ever.
@@ -48,15 +48,15 @@ var doctorChecks = []doctorCheck{
 		left join assignments a on a.id = o.assignment_id and a.host_id = o.host_id and a.state <> 'released'
 		where a.id is null and o.state <> 'free' and o.since < clock_timestamp() - s.machine`},
 	{"I2", "assignments that stay claimed", `
-		select format('assignment %s of instance %s on host %s', a.id, a.instance_id, h.name)
+		select format('asg_%s of inst_%s on host %s', a.id, a.instance_id, h.name)
 		from s cross join assignments a join hosts h on h.id = a.host_id
 		where a.state = 'claimed' and h.liveness = 'live' and a.ordered_at < clock_timestamp() - s.machine - interval '5 minutes'`},
 	{"I2", "releases that a live host does not acknowledge", `
-		select format('assignment %s of instance %s on host %s', a.id, a.instance_id, h.name)
+		select format('asg_%s of inst_%s on host %s', a.id, a.instance_id, h.name)
 		from s cross join assignments a join hosts h on h.id = a.host_id
 		where a.state = 'releasing' and h.liveness = 'live' and a.releasing_at < clock_timestamp() - s.machine - interval '5 minutes'`},
 	{"I2", "applied but not reported", `
-		select format('assignment %s of instance %s on host %s', a.id, a.instance_id, h.name)
+		select format('asg_%s of inst_%s on host %s', a.id, a.instance_id, h.name)
 		from s cross join assignments a join hosts h on h.id = a.host_id join host_sessions x on x.host_id = h.id
 		where a.state = 'applied' and h.liveness = 'live' and x.gateway <> ''
 			and a.applied_at < clock_timestamp() - s.machine - interval '60 seconds'
@@ -66,40 +66,40 @@ var doctorChecks = []doctorCheck{
 
 	// I3: no accepted request is lost; a failed one charges nothing.
 	{"I3", "operations past their deadline", `
-		select format('%s %s of %s', o.kind, o.id, o.subject_id) from s cross join operations o
+		select format('%s op_%s of inst_%s', o.kind, o.id, o.subject_id) from s cross join operations o
 		where o.status in ('queued', 'running') and o.deadline_at < clock_timestamp() - s.machine`},
 	{"I3", "operations that nothing carries on", `
-		select format('%s %s of %s', o.kind, o.id, o.subject_id)
+		select format('%s op_%s of inst_%s', o.kind, o.id, o.subject_id)
 		from s cross join operations o left join instances i on i.org_id = o.org_id and i.id = o.subject_id
 		where o.status in ('queued', 'running') and o.kind like 'instance.%'
 			and o.created_at < biz_now() - s.biz
 			and (i.id is null or (i.converged_generation = i.generation and i.next_wake_at is null)
 				or i.operation_id is distinct from o.id)`},
 	{"I3", "instances that nobody will look at", `
-		select format('instance %s (%s)', i.id, i.status) from instances i
+		select format('inst_%s (%s)', i.id, i.status) from instances i
 		where i.converged_generation <> i.generation and i.next_wake_at is null
 			and not exists (select 1 from outbox o where o.kind = 'instance' and o.sent_at is null)`},
 	{"I3", "wake-ups that are not delivered", `
 		select format('outbox row %s for %s', o.id, o.key) from s cross join outbox o
 		where o.sent_at is null and o.created_at < clock_timestamp() - s.machine`},
 	{"I3", "running without an assignment of the run", `
-		select format('instance %s', i.id) from instances i where i.status = 'running'
+		select format('inst_%s', i.id) from instances i where i.status = 'running'
 			and not exists (select 1 from assignments a where a.instance_id = i.id and a.run = i.run and a.state in ('claimed', 'applied'))`},
 	{"I3", "failed but charged", `
-		select format('instance %s', i.id) from instances i where i.status = 'failed' and not i.ever_ran
+		select format('inst_%s', i.id) from instances i where i.status = 'failed' and not i.ever_ran
 			and exists (select 1 from usage_segments u where u.subject_id = i.id)`},
 
 	// I4: segments never overlap; no more is billed than proven.
 	{"I4", "overlapping segments", `
-		select format('segments %s and %s of %s', a.id, b.id, a.subject_id)
+		select format('seg_%s and seg_%s of inst_%s', a.id, b.id, a.subject_id)
 		from usage_segments a join usage_segments b on b.org_id = a.org_id and b.subject_id = a.subject_id
 			and b.meter = a.meter and b.id > a.id and a.during && b.during`},
 	{"I4", "open segments of what is not meant to run", `
-		select format('segment %s of instance %s', u.id, i.id)
+		select format('seg_%s of inst_%s', u.id, i.id)
 		from usage_segments u join instances i on i.org_id = u.org_id and i.id = u.subject_id
 		where upper_inf(u.during) and (i.desired <> 'running' or u.run <> i.run)`},
 	{"I4", "billed beyond the proof", `
-		select format('instance %s run %s: %s too long', x.subject_id, x.run, x.excess)
+		select format('inst_%s run %s: %s too long', x.subject_id, x.run, x.excess)
 		from s cross join (
 			select b.subject_id, b.run, (select coalesce(sum(upper(r) - lower(r)), interval '0')
 				from unnest(b.billed - coalesce(p.proven, '{}'::tstzmultirange)) r) as excess
@@ -112,7 +112,7 @@ var doctorChecks = []doctorCheck{
 					group by p.instance_id, p.run) p on p.instance_id = b.subject_id and p.run = b.run) x
 		where x.excess > s.biz`},
 	{"I4", "proven but never billed", `
-		select format('instance %s run %s from %s', p.instance_id, p.run, p.started_at)
+		select format('inst_%s run %s from %s', p.instance_id, p.run, p.started_at)
 		from s cross join run_proofs p join assignments a on a.org_id = p.org_id and a.id = p.assignment_id
 		where p.last_proof_at - p.started_at > s.biz
 			and (a.releasing_at is null or biz_at(a.releasing_at) > p.started_at + s.biz)
@@ -125,16 +125,16 @@ var doctorChecks = []doctorCheck{
 		from ledger_journals j left join ledger_postings p on p.journal_id = j.id
 		group by j.id, j.currency having coalesce(sum(p.amount_minor), 0) <> 0 or count(p.*) < 2 or count(distinct p.currency) > 1`},
 	{"I5", "invoices that do not add up", `
-		select format('invoice %s', coalesce(i.number, i.id::text)) from invoices i
+		select format('invoice %s', coalesce(i.number, 'inv_' || i.id)) from invoices i
 		where i.subtotal_minor <> (select coalesce(sum(amount_minor), 0) from invoice_lines l where l.invoice_id = i.id)
 			or i.tax_minor <> (select coalesce(sum(amount_minor), 0) from invoice_taxes x where x.invoice_id = i.id)
 			or i.total_minor <> i.subtotal_minor + i.tax_minor`},
 	{"I5", "lines that differ from their subjects", `
-		select format('invoice %s line %s', l.invoice_id, l.line_no) from invoice_lines l
+		select format('inv_%s line %s', l.invoice_id, l.line_no) from invoice_lines l
 		where l.amount_minor <> (select coalesce(sum(amount_minor), 0) from line_subjects x where x.invoice_id = l.invoice_id and x.line_no = l.line_no)
 			or l.quantity <> (select coalesce(sum(quantity), 0) from line_subjects x where x.invoice_id = l.invoice_id and x.line_no = l.line_no)`},
 	{"I5", "invoiced usage that differs from the segments", `
-		select format('invoice %s subject %s: invoiced %s, used %s', coalesce(d.number, d.id::text), d.subject_id, d.quantity, u.quantity)
+		select format('invoice %s subject inst_%s: invoiced %s, used %s', coalesce(d.number, 'inv_' || d.id), d.subject_id, d.quantity, u.quantity)
 		from (select i.id, i.number, i.org_id, i.period_from, i.period_to, x.subject_id, l.meter, sum(x.quantity) as quantity
 				from invoices i join invoice_lines l on l.invoice_id = i.id
 				join line_subjects x on x.invoice_id = l.invoice_id and x.line_no = l.line_no
@@ -156,15 +156,15 @@ var doctorChecks = []doctorCheck{
 
 	// I13: quota is the sum of its claims.
 	{"I13", "totals that differ from the claims", `
-		select format('organization %s counts %s instances and %s GPUs, claims hold %s and %s', u.org_id, u.instances, u.gpus, c.i, c.g)
+		select format('org_%s counts %s instances and %s GPUs, claims hold %s and %s', u.org_id, u.instances, u.gpus, c.i, c.g)
 		from quota_usage u cross join lateral (select coalesce(sum(instances), 0) as i, coalesce(sum(gpus), 0) as g
 			from quota_claims where org_id = u.org_id) c
 		where u.instances <> c.i or u.gpus <> c.g`},
 	{"I13", "instances outside quota", `
-		select format('instance %s (%s)', i.id, i.status) from instances i where i.desired <> 'deleted'
+		select format('inst_%s (%s)', i.id, i.status) from instances i where i.desired <> 'deleted'
 			and not exists (select 1 from quota_claims q where q.org_id = i.org_id and q.instance_id = i.id)`},
 	{"I13", "deleted but counted", `
-		select format('instance %s', i.id) from s cross join instances i
+		select format('inst_%s', i.id) from s cross join instances i
 		join quota_claims q on q.org_id = i.org_id and q.instance_id = i.id cross join business_clock b
 		where i.desired = 'deleted'
 			and i.intent_at < biz_now() - s.biz - interval '2 minutes' * b.scale`},

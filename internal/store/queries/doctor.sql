@@ -4,3 +4,7 @@ select g.id, g.host_id, g.uuid, g.pci, g.model, g.name, g.memory_mib, g.sm_count
 from gpus g left join gpu_bindings b on b.gpu_id = g.id
 where exists (select 1 from claim_slots s where s.gpu_id = g.id)
 order by g.id;
+
+-- name: NewestInvoices :many
+select org_id, id, coalesce(number, '')::text as number from invoices
+where status = 'open' and live and kind = 'usage' order by finalized_at desc limit @size;

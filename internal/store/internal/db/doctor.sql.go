@@ -72,3 +72,34 @@ func (q *Queries) ClaimedGPUs(ctx context.Context, db DBTX) ([]ClaimedGPUsRow, e
 	}
 	return items, nil
 }
+
+const newestInvoices = `-- name: NewestInvoices :many
+select org_id, id, coalesce(number, '')::text as number from invoices
+where status = 'open' and live and kind = 'usage' order by finalized_at desc limit $1
+`
+
+type NewestInvoicesRow struct {
+	OrgID  uuid.UUID
+	ID     uuid.UUID
+	Number string
+}
+
+func (q *Queries) NewestInvoices(ctx context.Context, db DBTX, size int32) ([]NewestInvoicesRow, error) {
+	rows, err := db.Query(ctx, newestInvoices, size)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []NewestInvoicesRow
+	for rows.Next() {
+		var i NewestInvoicesRow
+		if err := rows.Scan(&i.OrgID, &i.ID, &i.Number); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
