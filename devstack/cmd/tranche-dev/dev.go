@@ -62,7 +62,7 @@ Tranche is up. GPUs are simulated and no container is started; organizations sha
 	for _, org := range credentials.Orgs {
 		fmt.Fprintf(out, "  %s  project %s  key %s\n", org.ID, org.Project, org.Key)
 	}
-	fmt.Fprintf(out, "  try          TRANCHE_API_URL=%s TRANCHE_API_KEY=%s %s offers\n", s.URL(), credentials.Orgs[0].Key, filepath.Join(c.BinDir, "tranche"))
+	fmt.Fprintf(out, "  try          TRANCHE_API_URL=%s TRANCHE_API_KEY=%s %s offers ls\n", s.URL(), credentials.Orgs[0].Key, filepath.Join(c.BinDir, "tranche"))
 	return watch(ctx, s)
 }
 

@@ -23,7 +23,7 @@ func main() {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(devCommand(), demoCommand(), replayCommand(), traceCommand(),
+	root.AddCommand(devCommand(), demoCommand(), replayCommand(), traceCommand(), benchCommand(), benchCommand(),
 		clockCommand(), doctorCommand(), temporalCommand())
 	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "tranche-dev:", err)

@@ -24,8 +24,11 @@ func (c *Cluster) makeHome(ctx context.Context) error {
 		if c.home, err = elsewhere(c.Dir); err != nil {
 			return err
 		}
-		if err := os.Symlink(c.home, link); err != nil && !errors.Is(err, os.ErrExist) {
-			return fmt.Errorf("link the data folder: %w", err)
+		if _, err := os.Lstat(link); errors.Is(err, os.ErrNotExist) {
+			// Dir was deleted by hand since: its data belong to nothing any more.
+			if err := errors.Join(os.RemoveAll(c.home), os.Symlink(c.home, link)); err != nil {
+				return fmt.Errorf("link the data folder: %w", err)
+			}
 		}
 	}
 	if err := os.MkdirAll(c.home, 0o700); err != nil {

@@ -127,9 +127,13 @@ func writeAt(f *os.File, text string) error {
 	return err
 }
 
-// makeFolders makes the folder of a stack and what is in it.
+// makeFolders makes the folder of a stack and what is in it. The user that runs
+// Postgres may pass through the outer one; all in it is closed.
 func makeFolders(dir string) error {
-	for _, d := range []string{dir, filepath.Join(dir, "log"), filepath.Join(dir, "keys"), filepath.Join(dir, "agents")} {
+	if err := os.Mkdir(dir, 0o711); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("make the folder of the stack: %w", err)
+	}
+	for _, d := range []string{filepath.Join(dir, "log"), filepath.Join(dir, "keys"), filepath.Join(dir, "agents")} {
 		if err := os.MkdirAll(d, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return fmt.Errorf("make the folder of the stack: %w", err)
 		}

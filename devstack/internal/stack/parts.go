@@ -170,3 +170,9 @@ func (s *Stack) startRole(ctx context.Context, role string, index int) error {
 		Env: append(s.environment(), "TRANCHE_METRICS_LISTEN="+metrics), Log: s.log(role), Ready: ready,
 	})
 }
+
+// TemporalAddress is where the embedded Temporal server takes clients.
+func (s *Stack) TemporalAddress() string { return s.temporal().Address() }
+
+// TemporalNamespace is the namespace of its workflows.
+func (s *Stack) TemporalNamespace() string { return namespace }

@@ -24,16 +24,26 @@ create table schema_version (
   primary key (version_partition, db_name)
 )`
 
+// slim drops what serves searches only: nobody searches workflows here, and the
+// indexes are most of the cost of a workflow's row.
+const slim = `
+do $$ declare i text; begin
+  for i in select indexrelid::regclass::text from pg_index
+    where indrelid = 'executions_visibility'::regclass and not indisprimary
+  loop execute 'drop index ' || i; end loop;
+end $$`
+
 // Prepare installs the server's schema in both databases, which must exist and
 // belong to the user of the DSNs; one that has it is left as it is.
 func Prepare(ctx context.Context, mainDSN, visibilityDSN string) error {
 	if err := install(ctx, mainDSN, temporald.Database, "temporal", v12.Version); err != nil {
 		return err
 	}
-	return install(ctx, visibilityDSN, temporald.VisibilityDatabase, "visibility", v12.VisibilityVersion)
+	return install(ctx, visibilityDSN, temporald.VisibilityDatabase, "visibility", v12.VisibilityVersion, slim)
 }
 
-func install(ctx context.Context, dsn, database, folder, version string) error {
+// install runs the schema's script, and then more, in one transaction.
+func install(ctx context.Context, dsn, database, folder, version string, more ...string) error {
 	script, err := fs.ReadFile(temporalschema.Assets(), "postgresql/v12/"+folder+"/schema.sql")
 	if err != nil {
 		return fmt.Errorf("read the schema of %s: %w", database, err)
@@ -54,11 +64,10 @@ func install(ctx context.Context, dsn, database, folder, version string) error {
 	}
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		// Without arguments a text of many statements is sent as it is.
-		if _, err := tx.Exec(ctx, string(script)); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, versionTable); err != nil {
-			return err
+		for _, text := range append([]string{string(script), versionTable}, more...) {
+			if _, err := tx.Exec(ctx, text); err != nil {
+				return err
+			}
 		}
 		_, err := tx.Exec(ctx, `insert into schema_version values (0, $1, now(), $2, $2)`, database, version)
 		return err
