@@ -91,10 +91,16 @@ func (g *Gateway) watch(ctx context.Context) error { return g.app.WatchHosts(ctx
 func (g *Gateway) follow(ctx context.Context) error {
 	feed := g.app.DesiredFeed()
 	prune := g.clock.Now().Add(pruneEvery)
-	for g.pause(ctx, feedEvery) {
+	began := false
+	for again := true; again; again = g.pause(ctx, feedEvery) {
 		hosts, err := feed.Next(ctx)
 		if err != nil && ctx.Err() == nil {
 			g.log.Warn("feed of desired sets not read", "error", err)
+		}
+		if err == nil && !began {
+			// What changed before the feed's start was perhaps not delivered yet.
+			began = true
+			g.nudgeHost(id.Host{})
 		}
 		for _, h := range hosts {
 			g.nudgeHost(h)

@@ -170,3 +170,39 @@ func FuzzParseJoinToken(f *testing.F) {
 		}
 	})
 }
+
+// Whatever bytes a peer sends, a frame is refused or means what it says.
+func FuzzFrames(f *testing.F) {
+	for _, m := range []proto.Message{
+		agentlink.ObservedOut(agentlink.Observed{Full: true, Hash: "x"}),
+		agentlink.DesiredOut(agentlink.Desired{Version: 1, Timeline: 1}),
+		agentlink.InventoryOut(agentlink.Inventory{VCPU: 1}),
+		agentlink.HelloOut(agentlink.Hello{BootID: "b", Nonce: "n"}),
+	} {
+		text, err := proto.Marshal(m)
+		require.NoError(f, err)
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var observed agentv1.Observed
+		if proto.Unmarshal(text, &observed) == nil {
+			if o, err := agentlink.ObservedIn(&observed); err == nil {
+				again, err := agentlink.ObservedIn(agentlink.ObservedOut(o))
+				require.NoError(t, err)
+				require.Equal(t, o, again)
+			}
+		}
+		var desired agentv1.Desired
+		if proto.Unmarshal(text, &desired) == nil {
+			_, _ = agentlink.DesiredIn(&desired) // it must not panic
+		}
+		var inventory agentv1.Inventory
+		if proto.Unmarshal(text, &inventory) == nil {
+			_, _ = agentlink.InventoryIn(&inventory)
+		}
+		var hello agentv1.Hello
+		if proto.Unmarshal(text, &hello) == nil {
+			_, _ = agentlink.HelloIn(&hello)
+		}
+	})
+}

@@ -27,7 +27,7 @@ func ageIn(us int64) time.Duration {
 	if us <= 0 {
 		return absent
 	}
-	return time.Duration(us-1) * time.Microsecond
+	return time.Duration(min(us-1, maxAge)) * time.Microsecond
 }
 
 // Bounds of what a host may say. They are far above any real one.
@@ -37,7 +37,8 @@ const (
 	maxVCPU   = 1 << 16
 	maxRAM    = 1 << 30 // MiB
 	maxSlices = 4096
-	maxText   = 2048 // bytes
+	maxText   = 2048    // bytes
+	maxAge    = 1 << 52 // microseconds, more than a century
 )
 
 // plain refuses text that is too long or that a database or a terminal would
