@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/tranche-cloud/tranche/internal/fault"
@@ -26,6 +28,9 @@ func parseJSON(raw []byte) (any, *fault.Error) {
 	if !utf8.Valid(raw) {
 		return nil, invalid(codeMalformed, "The body is not UTF-8.")
 	}
+	if halfPair(raw) {
+		return nil, invalid(codeMalformed, "The body escapes half of a surrogate pair.")
+	}
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
 	v, f := parseValue(dec, 1)
@@ -36,6 +41,38 @@ func parseJSON(raw []byte) (any, *fault.Error) {
 		return nil, invalid(codeMalformed, "The body holds more than one JSON value.")
 	}
 	return v, nil
+}
+
+// halfPair says whether an escape names a surrogate without its partner. It is no
+// character: encoding/json would store U+FFFD, and two names would become one.
+func halfPair(raw []byte) bool {
+	for i := 0; i+1 < len(raw); i++ {
+		if raw[i] != '\\' {
+			continue
+		}
+		r := escaped(raw[i:])
+		i++ // the escaped character, which may be a backslash
+		if !utf16.IsSurrogate(r) {
+			continue
+		}
+		if utf16.DecodeRune(r, escaped(raw[i+5:])) == utf8.RuneError {
+			return true
+		}
+		i += 10
+	}
+	return false
+}
+
+// escaped is the UTF-16 unit that raw escapes at its start; -1: none.
+func escaped(raw []byte) rune {
+	if len(raw) < 6 || raw[0] != '\\' || raw[1] != 'u' {
+		return -1
+	}
+	unit, err := strconv.ParseUint(string(raw[2:6]), 16, 16)
+	if err != nil {
+		return -1
+	}
+	return rune(unit)
 }
 
 func parseValue(dec *json.Decoder, depth int) (any, *fault.Error) {
