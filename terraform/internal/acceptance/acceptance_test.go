@@ -161,6 +161,27 @@ resource "tranche_instance" "trainer" {
 	require.Equal(t, 1, s.creates)
 }
 
+func TestAClientTokenDoesNotAdoptATombstone(t *testing.T) {
+	s := serve(t)
+	body := `{"offer":"h200-mig-1g-16gib","image":"ghcr.io/acme/trainer:1","client_token":"run-7"}`
+	made, err := http.Post(s.URL+"/v1/projects/-/instances", "application/json", strings.NewReader(body))
+	require.NoError(t, err)
+	require.NoError(t, made.Body.Close())
+	s.instances["inst_00000000000000000000000001"]["status"] = "deleted"
+	resource.UnitTest(t, resource.TestCase{
+		ProtoV6ProviderFactories: providers,
+		Steps: []resource.TestStep{{
+			Config: `
+resource "tranche_instance" "trainer" {
+  offer        = "h200-mig-1g-16gib"
+  image        = "ghcr.io/acme/trainer:1"
+  client_token = "run-7"
+}`,
+			ExpectError: regexp.MustCompile(`already created with that\s+client_token`),
+		}},
+	})
+}
+
 func TestABadTimeoutIsAPlanError(t *testing.T) {
 	s := serve(t)
 	resource.UnitTest(t, resource.TestCase{

@@ -83,7 +83,7 @@ func (r *instance) accept(ctx context.Context, m model, in client.InstanceCreate
 		if lookup != nil {
 			return found, errors.Join(err, lookup)
 		}
-		if found.Offer == in.Offer && found.Image == in.Image {
+		if found.Offer == in.Offer && found.Image == in.Image && !isGone(found) {
 			return found, nil
 		}
 	}
@@ -131,7 +131,7 @@ func (r *instance) Read(ctx context.Context, req resource.ReadRequest, resp *res
 		return
 	}
 	i, err := r.api.GetInstance(ctx, projectOf(m), m.ID.ValueString())
-	if client.IsNotFound(err) || (err == nil && (i.Status == "deleted" || i.Status == "deleting")) {
+	if client.IsNotFound(err) || (err == nil && isGone(i)) {
 		resp.State.RemoveResource(ctx)
 		return
 	}
@@ -189,6 +189,9 @@ func (r *instance) ImportState(ctx context.Context, req resource.ImportStateRequ
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("id"), id)...)
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("project"), types.StringValue(project))...)
 }
+
+// isGone reports whether an instance is only a tombstone, or on its way to one.
+func isGone(i client.Instance) bool { return i.Status == "deleted" || i.Status == "deleting" }
 
 func projectOf(m model) string {
 	if p := m.Project.ValueString(); p != "" {
