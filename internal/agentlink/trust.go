@@ -50,3 +50,16 @@ func Request(key crypto.Signer) ([]byte, error) {
 	}
 	return der, nil
 }
+
+// PublicKeyOf checks the signature of a signing request, which proves that the
+// caller holds the key, and returns the key as SubjectPublicKeyInfo.
+func PublicKeyOf(csrDER []byte) ([]byte, error) {
+	csr, err := x509.ParseCertificateRequest(csrDER)
+	if err != nil {
+		return nil, fmt.Errorf("parse signing request: %w", err)
+	}
+	if err := csr.CheckSignature(); err != nil {
+		return nil, fmt.Errorf("check signing request: %w", err)
+	}
+	return csr.RawSubjectPublicKeyInfo, nil
+}

@@ -37,7 +37,7 @@ type Joined struct {
 // It fails with auth.invalid for a token that is not good for this host, with
 // auth.forbidden for a revoked host, with name.taken.
 func (a *App) Join(ctx context.Context, in JoinRequest) (Joined, error) {
-	key, err := ca.PublicKeyOf(in.CSR)
+	key, err := agentlink.PublicKeyOf(in.CSR)
 	if err != nil {
 		return Joined{}, fault.New(fault.Invalid, "request.invalid", "The signing request cannot be read.").Because(err)
 	}

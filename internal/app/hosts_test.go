@@ -205,7 +205,7 @@ func TestRenewal(t *testing.T) {
 	w := newWorld(t, clock.Real()).withAgents(t)
 	ctx := context.WithoutCancel(t.Context())
 	j, csr := w.joinHost(t, "node-1", true)
-	key, err := ca.PublicKeyOf(csr)
+	key, err := agentlink.PublicKeyOf(csr)
 	require.NoError(t, err)
 	renewed, err := w.Renew(ctx, ca.Identity{Host: j.Host, PublicKey: key})
 	require.NoError(t, err)

@@ -9,15 +9,11 @@ package ca
 
 import (
 	"crypto"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/hex"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
@@ -83,7 +79,11 @@ func Init(dir string, at time.Time) error {
 }
 
 func create(dir string, at time.Time) error {
-	rootKey, issuingKey, err := newKeys()
+	rootKey, err := newKey()
+	if err != nil {
+		return err
+	}
+	key, err := newKey()
 	if err != nil {
 		return err
 	}
@@ -91,26 +91,14 @@ func create(dir string, at time.Time) error {
 	if err != nil {
 		return err
 	}
-	issuing, err := sign(authority("Tranche agent issuing", at, issuingLife, 0), root, issuingKey.Public(), rootKey)
+	issuing, err := sign(authority("Tranche agent issuing", at, issuingLife, 0), root, key.Public(), rootKey)
 	if err != nil {
 		return err
 	}
-	for _, f := range []struct {
-		name string
-		key  *ecdsa.PrivateKey
-	}{{rootKeyFile, rootKey}, {issuingKeyFile, issuingKey}} {
-		der, err := x509.MarshalPKCS8PrivateKey(f.key)
-		if err != nil {
-			return fmt.Errorf("encode %s: %w", f.name, err)
-		}
-		if err := write(dir, f.name, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})); err != nil {
-			return err
-		}
-	}
-	if err := write(dir, rootCertFile, encode(root)); err != nil {
-		return err
-	}
-	return write(dir, issuingCertFile, encode(issuing))
+	return errors.Join(
+		writeKey(dir, rootKeyFile, rootKey), writeKey(dir, issuingKeyFile, key),
+		write(dir, rootCertFile, encode(root)), write(dir, issuingCertFile, encode(issuing)),
+	)
 }
 
 // ReadTrust returns the fingerprint of the root in dir.
@@ -136,10 +124,6 @@ func Open(dir string) (*Authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	issuing, err := readCert(dir, issuingCertFile)
-	if err != nil {
-		return nil, err
-	}
 	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, issuingCertFile), filepath.Join(dir, issuingKeyFile))
 	if err != nil {
 		return nil, fmt.Errorf("read the issuing key: %w", err)
@@ -148,9 +132,9 @@ func Open(dir string) (*Authority, error) {
 	if !ok {
 		return nil, errors.New("the issuing key cannot sign")
 	}
-	a := &Authority{root: root, issuing: issuing, key: key, roots: x509.NewCertPool(), between: x509.NewCertPool()}
+	a := &Authority{root: root, issuing: pair.Leaf, key: key, roots: x509.NewCertPool(), between: x509.NewCertPool()}
 	a.roots.AddCert(root)
-	a.between.AddCert(issuing)
+	a.between.AddCert(pair.Leaf)
 	return a, nil
 }
 
@@ -167,19 +151,6 @@ type Issued struct {
 	NotAfter time.Time
 }
 
-// PublicKeyOf checks the signature of a signing request, which proves that the
-// caller holds the key, and returns the key as SubjectPublicKeyInfo.
-func PublicKeyOf(csrDER []byte) ([]byte, error) {
-	csr, err := x509.ParseCertificateRequest(csrDER)
-	if err != nil {
-		return nil, fmt.Errorf("parse signing request: %w", err)
-	}
-	if err := csr.CheckSignature(); err != nil {
-		return nil, fmt.Errorf("check signing request: %w", err)
-	}
-	return csr.RawSubjectPublicKeyInfo, nil
-}
-
 // IssueHost certifies a public key (SubjectPublicKeyInfo) as a host's, from at
 // for HostLife. Nothing but the key is taken from the request.
 func (a *Authority) IssueHost(publicKey []byte, installation string, host id.Host, at time.Time) (Issued, error) {
@@ -189,7 +160,7 @@ func (a *Authority) IssueHost(publicKey []byte, installation string, host id.Hos
 	}
 	name := &url.URL{Scheme: "spiffe", Host: installation, Path: "/host/" + host.String()}
 	leaf, err := sign(&x509.Certificate{
-		SerialNumber: serial(), Subject: pkix.Name{CommonName: host.String()}, URIs: []*url.URL{name},
+		Subject: pkix.Name{CommonName: host.String()}, URIs: []*url.URL{name},
 		NotBefore: at.Add(-skew), NotAfter: at.Add(HostLife), BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}, a.issuing, pub, a.key)
@@ -203,12 +174,12 @@ func (a *Authority) IssueHost(publicKey []byte, installation string, host id.Hos
 // names and addresses. The chain includes the root, for agents that know only
 // its fingerprint.
 func (a *Authority) Server(names []string, at time.Time) (*tls.Certificate, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, err := newKey()
 	if err != nil {
-		return nil, fmt.Errorf("make server key: %w", err)
+		return nil, err
 	}
 	template := &x509.Certificate{
-		SerialNumber: serial(), Subject: pkix.Name{CommonName: "tranche gateway"},
+		Subject:   pkix.Name{CommonName: "tranche gateway"},
 		NotBefore: at.Add(-skew), NotAfter: at.Add(ServerLife), BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
@@ -229,7 +200,6 @@ func (a *Authority) Server(names []string, at time.Time) (*tls.Certificate, erro
 // Identity is who a verified client certificate says the peer is.
 type Identity struct {
 	Host      id.Host
-	Serial    string
 	NotAfter  time.Time
 	PublicKey []byte // SubjectPublicKeyInfo
 }
@@ -256,8 +226,5 @@ func (a *Authority) VerifyHost(chain []*x509.Certificate, installation string, a
 		return Identity{}, errors.New("the client certificate names no host of this installation")
 	}
 	host, err := id.Parse[id.Host](strings.TrimPrefix(leaf.URIs[0].Path, "/host/"))
-	if err != nil {
-		return Identity{}, fmt.Errorf("read host of client certificate: %w", err)
-	}
-	return Identity{host, leaf.SerialNumber.Text(16), leaf.NotAfter, leaf.RawSubjectPublicKeyInfo}, nil
+	return Identity{host, leaf.NotAfter, leaf.RawSubjectPublicKeyInfo}, err
 }

@@ -37,7 +37,7 @@ func leaf(t *testing.T, a *ca.Authority, h id.Host, at time.Time) ([]*x509.Certi
 	require.NoError(t, err)
 	csr, err := agentlink.Request(key)
 	require.NoError(t, err)
-	spki, err := ca.PublicKeyOf(csr)
+	spki, err := agentlink.PublicKeyOf(csr)
 	require.NoError(t, err)
 	issued, err := a.IssueHost(spki, installation, h, at)
 	require.NoError(t, err)
@@ -84,7 +84,7 @@ func TestRequestProvesTheKey(t *testing.T) {
 	csr, err := agentlink.Request(key)
 	require.NoError(t, err)
 	csr[len(csr)-1] ^= 1
-	_, err = ca.PublicKeyOf(csr)
+	_, err = agentlink.PublicKeyOf(csr)
 	require.Error(t, err)
 }
 

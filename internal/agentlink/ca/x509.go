@@ -10,34 +10,31 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"os"
 	"path/filepath"
 	"time"
 )
 
-func newKeys() (root, issuing *ecdsa.PrivateKey, err error) {
-	if root, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
-		return nil, nil, fmt.Errorf("make root key: %w", err)
+func newKey() (*ecdsa.PrivateKey, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("make key: %w", err)
 	}
-	if issuing, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
-		return nil, nil, fmt.Errorf("make issuing key: %w", err)
-	}
-	return root, issuing, nil
+	return key, nil
 }
 
 // authority is the template of a certificate that may sign others; below is how
 // many authorities may follow in a chain.
 func authority(name string, at time.Time, life time.Duration, below int) *x509.Certificate {
 	return &x509.Certificate{
-		SerialNumber: serial(), Subject: pkix.Name{CommonName: name},
+		Subject:   pkix.Name{CommonName: name},
 		NotBefore: at.Add(-skew), NotAfter: at.Add(life),
 		BasicConstraintsValid: true, IsCA: true, MaxPathLen: below, MaxPathLenZero: below == 0,
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 	}
 }
 
-// sign makes a certificate; a nil parent signs itself.
+// sign makes a certificate with a random serial; a nil parent signs itself.
 func sign(template, parent *x509.Certificate, pub crypto.PublicKey, by crypto.Signer) (*x509.Certificate, error) {
 	if parent == nil {
 		parent = template
@@ -47,15 +44,6 @@ func sign(template, parent *x509.Certificate, pub crypto.PublicKey, by crypto.Si
 		return nil, fmt.Errorf("sign certificate: %w", err)
 	}
 	return x509.ParseCertificate(der)
-}
-
-// serial is 127 random bits; it panics if the operating system has no randomness.
-func serial() *big.Int {
-	n, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
-	if err != nil {
-		panic("ca: no randomness: " + err.Error())
-	}
-	return n
 }
 
 func encode(c *x509.Certificate) []byte {
@@ -86,4 +74,12 @@ func write(dir, name string, text []byte) error {
 	}
 	_, err = f.Write(text)
 	return errors.Join(err, f.Sync(), f.Close())
+}
+
+func writeKey(dir, name string, key *ecdsa.PrivateKey) error {
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", name, err)
+	}
+	return write(dir, name, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 }
