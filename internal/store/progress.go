@@ -62,15 +62,18 @@ func (t *SystemTx) LoadView(ctx context.Context, inst id.Instance, lock Lock) (i
 	return t.loadAssignments(ctx, v, r)
 }
 
-// LoadView is LoadView of SystemTx for an instance of this organization, which
-// row-level security sees to. Reports of hosts are read as the system: a tenant
-// sees only what Derive makes of them.
-func (t *OrgTx) LoadView(ctx context.Context, inst id.Instance, lock Lock) (instance.View, InstanceRow, error) {
-	v, r, err := t.loadRow(ctx, inst, lock)
-	if err != nil {
-		return v, r, err
-	}
-	err = t.Escalate(ctx, "reports of an instance's hosts", func(s *SystemTx) error {
+// LoadView is LoadView of SystemTx for an instance of this organization; another's
+// is not there. It reads as the system, because reports of hosts are no tenant's,
+// and because a statement that two roles share is planned anew at each change.
+func (t *OrgTx) LoadView(ctx context.Context, inst id.Instance, lock Lock) (v instance.View, r InstanceRow, err error) {
+	err = t.Escalate(ctx, "an instance with the reports of its hosts", func(s *SystemTx) error {
+		v, r, err = s.loadRow(ctx, inst, lock)
+		if err != nil {
+			return err
+		}
+		if r.Org != t.org {
+			return NotFound()
+		}
 		v, r, err = s.loadAssignments(ctx, v, r)
 		return err
 	})
