@@ -27,12 +27,13 @@ type Queue interface {
 type Deliver func(ctx context.Context, kind, key string) error
 
 const (
-	batch = 128
+	// batch is small, because its slowest delivery holds the others' receipts up.
+	batch = 32
+	// loops is how many batches are under way at once.
+	loops = 3
 	// lease covers the slowest delivery of a batch; a relay that dies loses its
 	// rows to the next one then.
 	lease = 30 * time.Second
-	// parallel bounds the deliveries under way.
-	parallel = 32
 	// poll is how long a lost notice can delay a wake-up.
 	poll = 200 * time.Millisecond
 	// deliverWithin bounds one delivery.
@@ -51,8 +52,17 @@ type Relay struct {
 	Log     *slog.Logger
 }
 
-// Run relays until ctx ends; a value from wake cuts the pause short.
+// Run relays until ctx ends; a value from wake cuts a pause short.
 func (r *Relay) Run(ctx context.Context, wake <-chan struct{}) error {
+	var wg sync.WaitGroup
+	for range loops {
+		wg.Go(func() { r.loop(ctx, wake) })
+	}
+	wg.Wait()
+	return ctx.Err()
+}
+
+func (r *Relay) loop(ctx context.Context, wake <-chan struct{}) {
 	quiet := false // one line a failing stretch
 	for ctx.Err() == nil {
 		n, err := r.Once(ctx)
@@ -71,7 +81,6 @@ func (r *Relay) Run(ctx context.Context, wake <-chan struct{}) error {
 		}
 		timer.Stop()
 	}
-	return ctx.Err()
 }
 
 // Once delivers one batch and returns how many rows it took. An error is that of
@@ -106,11 +115,8 @@ func (r *Relay) deliverAll(ctx context.Context, rows []store.OutboxRow) (sent, f
 	}
 	var wg sync.WaitGroup
 	var mu sync.Mutex
-	gate := make(chan struct{}, parallel)
 	for _, t := range order {
-		gate <- struct{}{}
 		wg.Go(func() {
-			defer func() { <-gate }()
 			one, cancel := context.WithTimeout(ctx, deliverWithin)
 			defer cancel()
 			err := r.Deliver(one, t.kind, t.key)
