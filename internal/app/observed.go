@@ -43,12 +43,54 @@ func (a *App) RecordObserved(ctx context.Context, r Report) error {
 	if !r.Full {
 		return nil
 	}
-	return a.Store.InSystem(ctx, "settle report", func(t *store.SystemTx) error {
+	return a.settleReport(ctx, r)
+}
+
+// settleReport ends a complete report. What it no longer names is not known to run:
+// that destroys nothing, but it is not billed on either.
+func (a *App) settleReport(ctx context.Context, r Report) error {
+	var missing []id.Assignment
+	err := a.Store.InSystem(ctx, "settle report", func(t *store.SystemTx) (err error) {
 		if err := t.Hold(ctx, r.Session); err != nil {
 			return err
 		}
-		return t.SettleFullReport(ctx, r.Session, r.Sequence, r.Applied)
+		missing, err = t.SettleFullReport(ctx, r.Session, r.Sequence, r.Applied)
+		return err
 	})
+	for _, asg := range missing {
+		if err != nil {
+			return err
+		}
+		err = a.Store.InSystem(ctx, "record missing slice", func(t *store.SystemTx) error {
+			return a.recordMissing(ctx, t, r.Session, asg)
+		})
+	}
+	return err
+}
+
+func (a *App) recordMissing(ctx context.Context, t *store.SystemTx, session store.Session, missing id.Assignment) error {
+	if err := t.Hold(ctx, session); err != nil {
+		return err
+	}
+	asg, found, err := t.AssignmentOn(ctx, session.Host, missing)
+	if err != nil || !found {
+		return err
+	}
+	v, row, err := t.LoadView(ctx, asg.Instance, store.Locked)
+	if err != nil {
+		return err
+	}
+	o := &observation{asg: asg, view: v, row: row, cur: held(v, missing)}
+	if o.cur == nil {
+		return nil
+	}
+	if err := lost(ctx, t, o); err != nil {
+		return err
+	}
+	if _, err := t.SaveStatus(ctx, &o.row, o.view); err != nil {
+		return err
+	}
+	return t.AppendOutbox(ctx, store.OutboxInstance, o.row.ID.String(), "missing")
 }
 
 // beginReport handles what concerns the whole host; done says that nothing is left.
@@ -94,7 +136,14 @@ func (a *App) recordSlice(ctx context.Context, r Report, s agentlink.Slice) erro
 			// Not ours, or said to be another host's: kept for operators, no more.
 			s.Assignment = id.Assignment{}
 		}
-		if !found || asg.Fence != s.Fence || asg.Run != s.Run || !consequent[s.RunState] {
+		follows := found && asg.Fence == s.Fence && asg.Run == s.Run
+		if follows && !consequent[s.RunState] {
+			_, follows, err = t.LastProof(ctx, s.Assignment)
+			if err != nil {
+				return err
+			}
+		}
+		if !follows {
 			_, err := t.RecordSlice(ctx, r.Session, r.Sequence, observedRow(s))
 			return err
 		}
@@ -114,7 +163,8 @@ func (a *App) recordSlice(ctx context.Context, r Report, s agentlink.Slice) erro
 	})
 }
 
-// consequent are the run states that anything follows from.
+// consequent are the run states that something follows from; from the others it
+// does only for a run that was proven to be up.
 var consequent = map[instance.RunState]bool{
 	instance.RunRunning: true, instance.RunExited: true, instance.RunFailed: true,
 }
@@ -157,6 +207,7 @@ func (a *App) applyReport(ctx context.Context, t *store.SystemTx, r Report, s ag
 	case instance.RunExited, instance.RunFailed:
 		err = a.ended(ctx, t, s, o)
 	case instance.RunNone, instance.RunPreparing:
+		err = lost(ctx, t, o)
 	}
 	if err != nil {
 		return err
@@ -186,6 +237,11 @@ func (a *App) runs(ctx context.Context, t *store.SystemTx, h id.Host, s agentlin
 	for _, slot := range s.Slots {
 		proof.Devices = append(proof.Devices, slot.Device)
 	}
+	proven, before, err := t.LastProof(ctx, s.Assignment)
+	if err != nil {
+		return err
+	}
+	restarted := before && proof.StartedAt.After(proven)
 	start, alive, err := t.ProveRun(ctx, proof)
 	if err != nil || !alive {
 		return err
@@ -199,12 +255,26 @@ func (a *App) runs(ctx context.Context, t *store.SystemTx, h id.Host, s agentlin
 	if !o.wanted() || o.cur.HostUnknown {
 		return nil
 	}
+	if restarted {
+		start = proof.StartedAt
+	}
 	o.row.StartedAt = &start
 	o.view.EverRan = true
 	_, err = t.OpenSegment(ctx, store.OpenSegment{
 		Org: o.asg.Org, Instance: o.asg.Instance, Assignment: s.Assignment, Run: s.Run,
-		At: start, Reason: string(metering.ProcessStarted),
+		At: start, Restarted: restarted, Reason: string(metering.ProcessStarted),
 	})
+	return err
+}
+
+// lost ends the usage of a run that was up and that its host no longer shows, at its
+// last proof. It is no symptom: the same process, seen again, fills the gap.
+func lost(ctx context.Context, t *store.SystemTx, o *observation) error {
+	at, found, err := t.LastProof(ctx, o.cur.ID)
+	if err != nil || !found || !o.wanted() {
+		return err
+	}
+	_, err = t.CloseByEvent(ctx, o.asg.Org, o.asg.Instance, metering.Silence, metering.Facts{LastProof: at})
 	return err
 }
 

@@ -131,6 +131,10 @@ func TestReportsThatChangeNothing(t *testing.T) {
 	s := newStage(t)
 	s.sequence = 10
 	s.sees(t, s.slice(instance.RunRunning, 0, none))
+	lower := s.slice(instance.RunFailed, none, none)
+	lower.Fence--
+	s.sees(t, lower)
+	require.Equal(t, instance.Running, s.get(t, s.inst).Status, "a lower fence")
 	s.reportAt(t, 9, agentlink.Observed{Slices: []agentlink.Slice{s.slice(instance.RunFailed, none, none)}})
 	require.Equal(t, instance.Running, s.get(t, s.inst).Status, "an older sequence")
 	_, err := s.StopInstance(t.Context(), s.acme.Caller, s.acme.project, s.inst, app.Match{})
@@ -163,9 +167,34 @@ func TestStrangersAndCompleteReports(t *testing.T) {
 	s.report(t, agentlink.Observed{Full: true})
 	require.Zero(t, s.count(t, `select count(*) from observed_slices where state = 'quarantined'`))
 	require.Equal(t, 1, s.count(t, `select count(*) from observed_slices where state = 'unknown' and assignment_id is not null`))
-	require.Equal(t, 1, s.segments(t, "upper_inf(during)"), "absence ends nothing")
+	require.NotEqual(t, instance.Running, s.get(t, s.inst).Status)
+	require.Zero(t, s.segments(t, "upper_inf(during)"), "what is not shown to run is not billed on")
+	require.Equal(t, 1, s.count(t, `select count(*) from assignments where state = 'applied'`), "absence ends no run")
 	s.report(t, agentlink.Observed{Full: true, Failed: true, Failure: "driver hangs"})
 	require.Equal(t, 1, s.count(t, `select count(*) from observed_slices`))
+}
+
+// A run that is told to be less than it was is billed to its last proof; the same
+// process fills the gap, another one does not.
+func TestARunThatIsNoLongerShown(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		age  time.Duration
+		gap  bool
+	}{{"the same process", time.Hour, false}, {"another process", 0, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newStage(t)
+			s.sees(t, s.slice(instance.RunRunning, 0, none))
+			s.sees(t, s.slice(instance.RunPreparing, none, none))
+			require.Zero(t, s.segments(t, "upper_inf(during)"))
+			require.Equal(t, 1, s.segments(t, "close_reason = 'silence'"))
+			s.sees(t, s.slice(instance.RunRunning, c.age, none))
+			require.Equal(t, instance.Running, s.get(t, s.inst).Status)
+			require.Equal(t, 1, s.segments(t, "upper_inf(during)"))
+			gap := s.segments(t, `upper_inf(during) and lower(during) > (select max(upper(during)) from usage_segments where not upper_inf(during))`)
+			require.Equal(t, c.gap, gap == 1)
+		})
+	}
 }
 
 // A repeated full report proves that the runs go on without saying them again.

@@ -151,6 +151,7 @@ func Derive(v View) Status {
 		return Deleted
 	case WantStopped:
 		return deriveStopped(v)
+	case WantRunning:
 	}
 	a, ok := v.current()
 	switch {
@@ -158,8 +159,8 @@ func Derive(v View) Status {
 		return Interrupted
 	case ok && a.Seen == RunRunning:
 		return Running
-	case ok && (a.Seen == RunExited || a.Seen == RunFailed && v.Converged == v.Generation):
-		return Interrupted
+	case ok && (a.Seen == RunExited || v.Converged == v.Generation):
+		return Interrupted // it was up and is not shown to be any more
 	case ok:
 		return Preparing
 	}

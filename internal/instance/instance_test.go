@@ -46,9 +46,20 @@ func TestDeriveByTable(t *testing.T) {
 		{"given up by an operator", "deleted", true, instance.Problem{}, []instance.Assignment{held(2, "quarantined", "none", false)}, instance.Deleted},
 	} {
 		got := instance.Derive(instance.View{
-			Desired: c.desired, Run: 2, EverRan: c.ran, Failure: c.failure, Assignments: c.held,
+			Desired: c.desired, Run: 2, EverRan: c.ran, Failure: c.failure, Assignments: c.held, Generation: 1,
 		})
 		require.Equal(t, c.want, got, c.name)
+	}
+}
+
+// A run that was up and is no longer shown is interrupted, not preparing.
+func TestAReachedRunThatIsNotShownIsInterrupted(t *testing.T) {
+	t.Parallel()
+	for _, seen := range []instance.RunState{"none", "preparing", "failed", "exited"} {
+		require.Equal(t, instance.Interrupted, instance.Derive(instance.View{
+			Desired: instance.WantRunning, Run: 1, EverRan: true, Generation: 3, Converged: 3,
+			Assignments: []instance.Assignment{{Run: 1, State: instance.Applied, Seen: seen}},
+		}), seen)
 	}
 }
 

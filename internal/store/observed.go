@@ -76,17 +76,32 @@ func (t *SystemTx) ForgetSlice(ctx context.Context, h id.Host, asg id.Assignment
 }
 
 // SettleFullReport ends a complete report: rows that it did not name are dropped
-// where nothing is held for them, and become unknown otherwise.
-func (t *SystemTx) SettleFullReport(ctx context.Context, s Session, sequence uint64, applied int64) error {
-	err := t.q.SettleFullReport(ctx, t.raw, db.SettleFullReportParams{
+// where nothing is held for them, and become unknown otherwise. It returns the
+// assignments that became unknown.
+func (t *SystemTx) SettleFullReport(ctx context.Context, s Session, sequence uint64, applied int64) ([]id.Assignment, error) {
+	rows, err := t.q.SettleFullReport(ctx, t.raw, db.SettleFullReportParams{
 		HostID: uuid.UUID(s.Host), Session: s.Number, Sequence: int64(sequence),
 	})
 	if err != nil {
-		return mapError(err)
+		return nil, mapError(err)
 	}
-	return mapError(t.q.NoteApplied(ctx, t.raw, db.NoteAppliedParams{
+	missing := make([]id.Assignment, 0, len(rows))
+	for _, r := range rows {
+		missing = append(missing, id.Assignment(*r))
+	}
+	return missing, mapError(t.q.NoteApplied(ctx, t.raw, db.NoteAppliedParams{
 		HostID: uuid.UUID(s.Host), Session: s.Number, AppliedVersion: applied,
 	}))
+}
+
+// LastProof is the business instant until which a run that has not ended is proven;
+// found is false for a run that never began or has ended.
+func (t *SystemTx) LastProof(ctx context.Context, asg id.Assignment) (at time.Time, found bool, err error) {
+	at, err = t.q.LastProof(ctx, t.raw, uuid.UUID(asg))
+	if isNoRows(err) {
+		return time.Time{}, false, nil
+	}
+	return at.UTC(), err == nil, mapError(err)
 }
 
 // Moments are business instants of a report.

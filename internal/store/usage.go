@@ -31,6 +31,7 @@ type OpenSegment struct {
 	Assignment id.Assignment
 	Run        int
 	At         time.Time // business time, from metering.StartInstant
+	Restarted  bool      // the process started after the last proof of the run: nothing fills the gap
 	Reason     string    // the metering.Event, process_started
 	Evidence   string    // JSON object, "" for none
 }
@@ -60,7 +61,7 @@ func (t *SystemTx) OpenSegment(ctx context.Context, in OpenSegment) (bool, error
 	start, at := uuid.UUID(id.New[id.Segment]()), metering.Instant(in.At)
 	if last.Seq > 0 && int(last.Run) == in.Run {
 		start = last.StartID
-		if last.CloseReason == closeSilence && orZero[id.Assignment](last.AssignmentID) == in.Assignment {
+		if last.CloseReason == closeSilence && !in.Restarted && orZero[id.Assignment](last.AssignmentID) == in.Assignment {
 			at = last.ToAt
 		}
 	}

@@ -25,9 +25,10 @@ returning since;
 -- name: ForgetObserved :exec
 delete from observed_slices where host_id = @host_id and assignment_id = @assignment_id;
 
--- name: SettleFullReport :exec
+-- name: SettleFullReport :many
 -- Rows that a complete report no longer names: what is not ours, or released, is
--- gone; a live assignment's row stays and says that its state is not known.
+-- gone; a live assignment's row stays and says that its state is not known. The
+-- assignments that became so are returned.
 with stale as (
   select o.host_id, o.slice_key, coalesce(a.state not in ('released', 'quarantined'), false) as held
   from observed_slices o left join assignments a on a.id = o.assignment_id
@@ -35,9 +36,15 @@ with stale as (
 ), marked as (
   update observed_slices o set state = 'unknown', since = clock_timestamp()
   from stale s where s.held and o.host_id = s.host_id and o.slice_key = s.slice_key and o.state <> 'unknown'
+  returning o.assignment_id
+), dropped as (
+  delete from observed_slices o using stale s
+  where not s.held and o.host_id = s.host_id and o.slice_key = s.slice_key
 )
-delete from observed_slices o using stale s
-where not s.held and o.host_id = s.host_id and o.slice_key = s.slice_key;
+select assignment_id from marked where assignment_id is not null order by assignment_id;
+
+-- name: LastProof :one
+select last_proof_at from run_proofs where assignment_id = @assignment_id and ended_at is null;
 
 -- name: ReviveHost :execrows
 update hosts set liveness = 'live', revision = revision + 1 where id = @host_id and liveness <> 'live';
@@ -84,7 +91,8 @@ returning ended_at::timestamptz as ended_at;
 update run_proofs p set last_proof_at = greatest(p.last_proof_at, @at::timestamptz)
 from observed_slices o
 where p.host_id = @host_id and p.ended_at is null
-  and o.host_id = p.host_id and o.assignment_id = p.assignment_id and o.run_state = 'running';
+  and o.host_id = p.host_id and o.assignment_id = p.assignment_id
+  and o.run_state = 'running' and o.state <> 'unknown';
 
 -- name: DesiredOrders :many
 select a.id as assignment_id, a.fence, a.instance_id, a.run, i.image, i.command, i.env, c.vcpu, c.ram_mib,

@@ -21,7 +21,7 @@ where i.id = @instance_id;
 
 -- name: HeldAssignments :many
 select a.id, a.run, a.host_id, a.fence, a.state, a.ordered_at, h.liveness,
-  coalesce(o.run_state, 'none')::text as run_state,
+  (case when o.state is null or o.state = 'unknown' then 'none' else o.run_state end)::text as run_state,
   coalesce(o.reason_code, '')::text as reason_code,
   coalesce(o.reason_detail, '')::text as reason_detail
 from assignments a

@@ -249,6 +249,17 @@ func (q *Queries) HostDesiredStart(ctx context.Context, db DBTX) (string, error)
 	return tx, err
 }
 
+const lastProof = `-- name: LastProof :one
+select last_proof_at from run_proofs where assignment_id = $1 and ended_at is null
+`
+
+func (q *Queries) LastProof(ctx context.Context, db DBTX, assignmentID uuid.UUID) (time.Time, error) {
+	row := db.QueryRow(ctx, lastProof, assignmentID)
+	var last_proof_at time.Time
+	err := row.Scan(&last_proof_at)
+	return last_proof_at, err
+}
+
 const markApplied = `-- name: MarkApplied :exec
 update assignments set state = 'applied', applied_at = clock_timestamp(), reason_code = '', reason_detail = '',
   revision = revision + 1
@@ -295,7 +306,8 @@ const proveHostRuns = `-- name: ProveHostRuns :exec
 update run_proofs p set last_proof_at = greatest(p.last_proof_at, $1::timestamptz)
 from observed_slices o
 where p.host_id = $2 and p.ended_at is null
-  and o.host_id = p.host_id and o.assignment_id = p.assignment_id and o.run_state = 'running'
+  and o.host_id = p.host_id and o.assignment_id = p.assignment_id
+  and o.run_state = 'running' and o.state <> 'unknown'
 `
 
 func (q *Queries) ProveHostRuns(ctx context.Context, db DBTX, at time.Time, hostID uuid.UUID) error {
@@ -367,7 +379,7 @@ func (q *Queries) ReviveHost(ctx context.Context, db DBTX, hostID uuid.UUID) (in
 	return result.RowsAffected(), nil
 }
 
-const settleFullReport = `-- name: SettleFullReport :exec
+const settleFullReport = `-- name: SettleFullReport :many
 with stale as (
   select o.host_id, o.slice_key, coalesce(a.state not in ('released', 'quarantined'), false) as held
   from observed_slices o left join assignments a on a.id = o.assignment_id
@@ -375,9 +387,12 @@ with stale as (
 ), marked as (
   update observed_slices o set state = 'unknown', since = clock_timestamp()
   from stale s where s.held and o.host_id = s.host_id and o.slice_key = s.slice_key and o.state <> 'unknown'
+  returning o.assignment_id
+), dropped as (
+  delete from observed_slices o using stale s
+  where not s.held and o.host_id = s.host_id and o.slice_key = s.slice_key
 )
-delete from observed_slices o using stale s
-where not s.held and o.host_id = s.host_id and o.slice_key = s.slice_key
+select assignment_id from marked where assignment_id is not null order by assignment_id
 `
 
 type SettleFullReportParams struct {
@@ -387,10 +402,26 @@ type SettleFullReportParams struct {
 }
 
 // Rows that a complete report no longer names: what is not ours, or released, is
-// gone; a live assignment's row stays and says that its state is not known.
-func (q *Queries) SettleFullReport(ctx context.Context, db DBTX, arg SettleFullReportParams) error {
-	_, err := db.Exec(ctx, settleFullReport, arg.HostID, arg.Session, arg.Sequence)
-	return err
+// gone; a live assignment's row stays and says that its state is not known. The
+// assignments that became so are returned.
+func (q *Queries) SettleFullReport(ctx context.Context, db DBTX, arg SettleFullReportParams) ([]*uuid.UUID, error) {
+	rows, err := db.Query(ctx, settleFullReport, arg.HostID, arg.Session, arg.Sequence)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []*uuid.UUID
+	for rows.Next() {
+		var assignment_id *uuid.UUID
+		if err := rows.Scan(&assignment_id); err != nil {
+			return nil, err
+		}
+		items = append(items, assignment_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const upsertObserved = `-- name: UpsertObserved :one
