@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -70,9 +71,12 @@ func mapError(err error) error {
 	return err
 }
 
+// isConnectionError tells the loss of the connection, at whatever step: it cannot
+// be made, was closed, or broke under a statement (reset, broken pipe).
 func isConnectionError(err error) bool {
-	_, ok := errors.AsType[*pgconn.ConnectError](err)
-	return ok || errors.Is(err, pgx.ErrTxClosed) || err.Error() == "conn closed" ||
+	_, refused := errors.AsType[*pgconn.ConnectError](err)
+	_, broke := errors.AsType[*net.OpError](err)
+	return refused || broke || errors.Is(err, pgx.ErrTxClosed) || err.Error() == "conn closed" ||
 		pgconn.Timeout(err) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF)
 }
 
