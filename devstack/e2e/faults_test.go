@@ -2,6 +2,8 @@ package e2e_test
 
 import (
 	"fmt"
+	"os"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -19,8 +21,8 @@ import (
 // TestReplaySurvivesKills kills one process after the other, and Postgres, while
 // a trace is played: what was accepted is there once, and billed right.
 func TestReplaySurvivesKills(t *testing.T) {
-	const seed, organizations, speed = 11, 4, 20
-	t.Logf("trace seed %d", seed)
+	const organizations, speed = 4, 20
+	seed := traceSeed(t)
 	r := open(t, market.Small(8))
 	ctx := within(t, 110*time.Second)
 	buyers, err := replay.Prepare(ctx, r.Stack, organizations)
@@ -39,18 +41,19 @@ func TestReplaySurvivesKills(t *testing.T) {
 		played <- end{result, err}
 	}()
 
-	// One kill each fifth of the time in which instances arrive.
-	span := arrivals[len(arrivals)-1].At / speed
-	pace := time.NewTicker(span / 6)
-	defer pace.Stop()
 	kills := []struct {
 		process string
 		signal  syscall.Signal
 	}{
 		{"worker", syscall.SIGKILL}, {"api", syscall.SIGKILL}, {"gateway", syscall.SIGKILL},
 		{stack.AgentName("whole-1"), syscall.SIGKILL},
+		{"temporal", syscall.SIGKILL},
 		{"postgres", syscall.SIGQUIT}, // ends without a checkpoint: recovery follows
 	}
+	// Spread over the time in which instances arrive.
+	span := arrivals[len(arrivals)-1].At / speed
+	pace := time.NewTicker(span / time.Duration(len(kills)+1))
+	defer pace.Stop()
 	for _, kill := range kills {
 		<-pace.C
 		p, err := r.Process(kill.process)
@@ -123,4 +126,18 @@ func TestWipingTemporalLosesNothing(t *testing.T) {
 		require.NoError(t, err)
 	}
 	r.clean(t, ctx)
+}
+
+// traceSeed is the seed of the trace to play: TRANCHE_TEST_SEED, or always the
+// same one.
+func traceSeed(t *testing.T) uint64 {
+	t.Helper()
+	seed := uint64(11)
+	if text := os.Getenv("TRANCHE_TEST_SEED"); text != "" {
+		var err error
+		seed, err = strconv.ParseUint(text, 10, 64)
+		require.NoError(t, err)
+	}
+	t.Logf("seed %d", seed)
+	return seed
 }

@@ -227,6 +227,8 @@ unix_socket_directories = ''
 max_connections = 200
 shared_buffers = 256MB
 max_wal_size = 1GB
+random_page_cost = 1.1
+jit = off
 timezone = 'UTC'
 log_timezone = 'UTC'
 `, c.Port)
