@@ -8,7 +8,6 @@ import (
 	"go.temporal.io/sdk/client"
 	tlog "go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/worker"
-
 )
 
 // Replay runs the present workflow code against a recorded history (the JSON form

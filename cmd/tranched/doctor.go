@@ -37,11 +37,11 @@ func doctorCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			print := printFindings
+			show := printFindings
 			if output == "json" {
-				print = printFindingsJSON
+				show = printFindingsJSON
 			}
-			if err := print(cmd.OutOrStdout(), findings); err != nil {
+			if err := show(cmd.OutOrStdout(), findings); err != nil {
 				return err
 			}
 			if !clean {
@@ -59,6 +59,8 @@ func doctorCommand() *cobra.Command {
 // verdict is the word of the doctor's line.
 func verdict(i app.Invariant) string {
 	switch i.State {
+	case app.InvariantOK:
+		return "ok"
 	case app.InvariantFound:
 		return fmt.Sprintf("FOUND %d", i.Count())
 	case app.InvariantHeld:
@@ -66,7 +68,7 @@ func verdict(i app.Invariant) string {
 	case app.InvariantNotBuilt:
 		return "not built"
 	}
-	return "ok"
+	return string(i.State)
 }
 
 func printFindings(w io.Writer, findings []app.Invariant) error {

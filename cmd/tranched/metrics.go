@@ -13,7 +13,7 @@ import (
 
 // serveMetrics serves /metrics of the process's roles and /livez on an address of
 // their own; failing to listen there fails the start.
-func (p *process) serveMetrics(address string) error {
+func (p *process) serveMetrics(ctx context.Context, address string) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
@@ -26,7 +26,7 @@ func (p *process) serveMetrics(address string) error {
 		_, _ = fmt.Fprintf(w, "# TYPE go_goroutines gauge\ngo_goroutines %d\n", runtime.NumGoroutine())
 		_, _ = fmt.Fprintf(w, "# TYPE go_memory_sys_bytes gauge\ngo_memory_sys_bytes %d\n", mem.Sys)
 	})
-	return p.serveHTTP("metrics", &http.Server{Addr: address, Handler: mux, ReadHeaderTimeout: 10 * time.Second})
+	return p.serveHTTP(ctx, "metrics", &http.Server{Addr: address, Handler: mux, ReadHeaderTimeout: 10 * time.Second})
 }
 
 // workerMetrics tells how far the worker lags behind.

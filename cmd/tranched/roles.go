@@ -76,7 +76,7 @@ func run(ctx context.Context, s *settings, name string, roles []role) error {
 		}
 	}
 	if s.metricsListen != "" {
-		if err := p.serveMetrics(s.metricsListen); err != nil {
+		if err := p.serveMetrics(ctx, s.metricsListen); err != nil {
 			return err
 		}
 	}
@@ -106,7 +106,7 @@ func apiRole(p *process) (func(context.Context) error, error) {
 	if err != nil {
 		return nil, keyTrouble(err)
 	}
-	return func(context.Context) error {
+	return func(ctx context.Context) error {
 		config, err := api.ForApp(p.app, pages, public)
 		if err != nil {
 			return err
@@ -116,7 +116,7 @@ func apiRole(p *process) (func(context.Context) error, error) {
 			return err
 		}
 		p.metrics = append(p.metrics, served.Metrics())
-		return p.serveHTTP("api", served.Server(p.settings.listen))
+		return p.serveHTTP(ctx, "api", served.Server(p.settings.listen))
 	}, nil
 }
 
@@ -203,12 +203,13 @@ func keyTrouble(err error) error {
 
 // serveHTTP listens at once, so that a taken port is known at start, and serves
 // until the process ends, requests under way included.
-func (p *process) serveHTTP(name string, server *http.Server) error {
-	listener, err := net.Listen("tcp", server.Addr)
+func (p *process) serveHTTP(ctx context.Context, name string, server *http.Server) error {
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", server.Addr)
 	if err != nil {
 		return fmt.Errorf("listen for %s: %w", name, err)
 	}
-	p.log.Info(name+" listens", "address", listener.Addr().String())
+	p.log.Info("listens", "server", name, "address", listener.Addr().String())
 	p.job(func(ctx context.Context) error {
 		served := make(chan error, 1)
 		go func() { served <- server.Serve(listener) }()

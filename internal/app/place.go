@@ -48,8 +48,9 @@ func (p *progress) failNoCapacity(ctx context.Context, why placement.Explanation
 	p.app.Log.Info("no capacity", "instance_id", p.row.ID.String(), "offer", p.row.Offer, "filters", why.String())
 	if p.view.Attempts > 0 && !p.view.Failure.IsZero() {
 		// Hosts were tried and failed: their reason tells more than that none is left.
-		return p.fail(ctx, store.OperationProblem{Code: p.view.Failure.Code, Detail: p.view.Failure.Detail,
-			Suggestion: why.Suggestion()})
+		return p.fail(ctx, store.OperationProblem{
+			Code: p.view.Failure.Code, Detail: p.view.Failure.Detail, Suggestion: why.Suggestion(),
+		})
 	}
 	return p.fail(ctx, store.OperationProblem{Code: "capacity.none", Detail: why.Public(), Suggestion: why.Suggestion()})
 }

@@ -84,6 +84,7 @@ func (p *progress) run(ctx context.Context, at time.Time) (Outcome, error) {
 			until := p.wakeAt(step.Until, at)
 			p.row.NextWakeAt = &until
 			return Outcome{WaitUntil: until}, nil
+		default:
 		}
 		if err := p.carryOut(ctx, step); err != nil {
 			return Outcome{}, err
@@ -120,13 +121,15 @@ func (p *progress) carryOut(ctx context.Context, s instance.Step) error {
 		p.view.Desired, p.view.Failure = instance.WantStopped, runProblem(s.Assignment, true)
 		return nil
 	case instance.DoFail:
-		return p.fail(ctx, store.OperationProblem{Code: s.Problem.Code, Detail: s.Problem.Detail,
-			Suggestion: "Try again, or choose another offer."})
+		return p.fail(ctx, store.OperationProblem{
+			Code: s.Problem.Code, Detail: s.Problem.Detail, Suggestion: "Try again, or choose another offer.",
+		})
 	case instance.DoReleaseQuota:
 		p.view.QuotaHeld = false
 		return p.tx.ReleaseQuota(ctx, p.row)
 	case instance.DoFinish:
 		return p.finish(ctx)
+	default:
 	}
 	return fault.New(fault.Internal, "internal", "There is a step that nobody carries out.")
 }
@@ -142,6 +145,7 @@ func (p *progress) finish(ctx context.Context) error {
 		if err := p.tx.ReleaseQuota(ctx, p.row); err != nil {
 			return err
 		}
+	case instance.WantStopped:
 	}
 	return p.tx.EndOperation(ctx, p.row, nil)
 }

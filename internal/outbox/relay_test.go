@@ -47,8 +47,10 @@ func relay(q *queue, deliver outbox.Deliver) *outbox.Relay {
 func TestRowsOfOneKeyAreOneDelivery(t *testing.T) {
 	t.Parallel()
 	q := &queue{rows: []store.OutboxRow{
-		{ID: 1, Kind: "instance", Key: "a"}, {ID: 2, Kind: "instance", Key: "b"},
-		{ID: 3, Kind: "instance", Key: "a"}, {ID: 4, Kind: "host", Key: "a"},
+		{ID: 1, Kind: "instance", Key: "a"},
+		{ID: 2, Kind: "instance", Key: "b"},
+		{ID: 3, Kind: "instance", Key: "a"},
+		{ID: 4, Kind: "host", Key: "a"},
 	}}
 	var mu sync.Mutex
 	var got []string

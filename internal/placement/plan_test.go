@@ -22,8 +22,10 @@ var eightReport = eight()
 func eight() gpu.Device {
 	d := gpu.Device{Model: "H200-141", Memory: 143771, SMs: 132}
 	add := func(pid int, name string, compute, size, maximum int, starts ...int) {
-		p := gpu.Profile{ID: pid, Name: name, Compute: compute, MemoryUnits: size, Memory: units.MiB(size) * 16384,
-			SMs: compute * 16, MaxInstances: maximum, Engines: gpu.Engines{Copy: compute}}
+		p := gpu.Profile{
+			ID: pid, Name: name, Compute: compute, MemoryUnits: size, Memory: units.MiB(size) * 16384,
+			SMs: compute * 16, MaxInstances: maximum, Engines: gpu.Engines{Copy: compute},
+		}
 		for _, s := range starts {
 			p.Placements = append(p.Placements, gpu.Placement{Start: s, Size: size})
 		}
@@ -119,6 +121,7 @@ func TestNoSequenceOfPlansOversells(t *testing.T) {
 				q.Want.Profile = rapid.SampledFrom([]string{"1g", "2g", "3g", "7g"}).Draw(r, "profile")
 			case gpu.Whole:
 				q.Count = rapid.IntRange(1, 4).Draw(r, "count")
+			default:
 			}
 			d, why := placement.Plan(s, q)
 			again, _ := placement.Plan(s, q)

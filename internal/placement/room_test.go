@@ -17,10 +17,14 @@ func smallMIG() gpu.Device {
 	return gpu.Device{
 		UUID: "GPU-1", Model: "MINI", Memory: 4096, SMs: 40, MemorySlices: 4, ComputeUnits: 4,
 		Profiles: []gpu.Profile{
-			{ID: 1, Name: "1g", Compute: 1, MemoryUnits: 1, Memory: 1024, SMs: 10, MaxInstances: 4,
-				Placements: []gpu.Placement{{Start: 0, Size: 1}, {Start: 1, Size: 1}, {Start: 2, Size: 1}, {Start: 3, Size: 1}}},
-			{ID: 2, Name: "2g", Compute: 2, MemoryUnits: 2, Memory: 2048, SMs: 20, MaxInstances: 2,
-				Placements: []gpu.Placement{{Start: 0, Size: 2}, {Start: 2, Size: 2}}},
+			{
+				ID: 1, Name: "1g", Compute: 1, MemoryUnits: 1, Memory: 1024, SMs: 10, MaxInstances: 4,
+				Placements: []gpu.Placement{{Start: 0, Size: 1}, {Start: 1, Size: 1}, {Start: 2, Size: 1}, {Start: 3, Size: 1}},
+			},
+			{
+				ID: 2, Name: "2g", Compute: 2, MemoryUnits: 2, Memory: 2048, SMs: 20, MaxInstances: 2,
+				Placements: []gpu.Placement{{Start: 0, Size: 2}, {Start: 2, Size: 2}},
+			},
 		},
 	}
 }

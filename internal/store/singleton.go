@@ -59,8 +59,7 @@ func (s *Store) singletonOnce(ctx context.Context, name string, work func(contex
 		case <-tick.C:
 			if err := conn.Ping(inner); err != nil {
 				cancel(err)
-				<-done
-				return unavailable(err)
+				return unavailable(errors.Join(err, <-done))
 			}
 		}
 	}

@@ -196,8 +196,8 @@ func (t *tx) BusinessNow(ctx context.Context) (time.Time, error) {
 }
 
 // BusinessAt turns a real instant into the business clock's.
-func (t *tx) BusinessAt(ctx context.Context, real time.Time) (time.Time, error) {
+func (t *tx) BusinessAt(ctx context.Context, machine time.Time) (time.Time, error) {
 	var at time.Time
-	err := t.raw.QueryRow(ctx, `select biz_at($1)`, real).Scan(&at)
+	err := t.raw.QueryRow(ctx, `select biz_at($1)`, machine).Scan(&at)
 	return at.UTC(), mapError(err)
 }
