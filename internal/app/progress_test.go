@@ -147,6 +147,7 @@ func TestTwoHundredRaceForTheLastSlot(t *testing.T) {
 	require.Equal(t, 199, scalar[int](t, f, `select count(*) from instances where status = 'failed' and status_code = 'capacity.none'`))
 	require.Equal(t, 199, scalar[int](t, f, `select count(*) from operations where status = 'failed' and problem->>'code' = 'capacity.none'`))
 	require.Equal(t, 1, scalar[int](t, f, `select count(*) from claims`))
+	require.Empty(t, f.broken(t, app.AuditTolerance))
 }
 
 func TestACordonRacingCreatesSellsNothingAfterwards(t *testing.T) {
@@ -202,5 +203,52 @@ func TestPackingRacesNeverOverlap(t *testing.T) {
 	require.Equal(t, placed, scalar[int](t, f, `select count(*) from assignments where state = 'claimed'`))
 	require.Equal(t, scalar[int](t, f, `select sum(size_units)::int from claim_slots`), scalar[int](t, f, `select count(*) from claim_cells`))
 	require.LessOrEqual(t, scalar[int](t, f, `select coalesce(max(c), 0)::int from (select sum(compute) c from claim_slots group by gpu_id) s`), 7)
+	require.Empty(t, f.broken(t, app.AuditTolerance))
 	t.Logf("placed %d of 120", placed)
+}
+
+func TestOrganizationsRacingForOneHostOrGPUNeverShareIt(t *testing.T) {
+	t.Parallel()
+	shares, err := gpu.MPSMode(4, 25)
+	require.NoError(t, err)
+	for _, c := range []struct {
+		tenancy string
+		mode    gpu.Mode
+		count   int
+		slots   int // that the host has
+	}{
+		{"one_org_per_host", gpu.WholeMode(), 2, 4},
+		{"shared", shares, 1, 4},
+	} {
+		t.Run(c.tenancy, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t)
+			f.exec(t, `update pools set tenancy = $1`, c.tenancy)
+			gpus := 1
+			if c.mode.Kind == gpu.Whole {
+				gpus = c.slots
+			}
+			f.host(t, "h1", gpus, h200(), c.mode)
+			f.offer(t, "offer", "H200-141", c.mode, "", c.count)
+			buyers := []buyer{f.buyer(t, "acme"), f.buyer(t, "bolt"), f.buyer(t, "corp")}
+			var all []id.Instance
+			for n := range 24 {
+				all = append(all, f.create(t, buyers[n%3], "offer"))
+			}
+			inParallel(t, 12, all, func(i id.Instance) error {
+				_, err := f.app.Advance(t.Context(), i)
+				return err
+			})
+			require.Equal(t, 1, scalar[int](t, f, `select count(distinct org_id) from claims`))
+			require.Equal(t, c.slots/c.count, scalar[int](t, f, `select count(*) from claims`), "its own are sold to it")
+			require.Empty(t, f.broken(t, app.AuditTolerance))
+
+			for n, i := range all {
+				f.want(t, buyers[n%3], i, instance.WantDeleted)
+				f.advance(t, i)
+				f.acknowledge(t, i)
+			}
+			require.Zero(t, scalar[int](t, f, `select (select count(*) from host_bindings) + (select count(*) from gpu_bindings)`), "bindings end with the last claim")
+		})
+	}
 }
