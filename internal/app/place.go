@@ -28,6 +28,10 @@ func (p *progress) place(ctx context.Context) error {
 	if !guess.Placed() {
 		return p.failNoCapacity(ctx, why)
 	}
+	// Whatever can be done before the host is locked is: others wait for it.
+	if err := p.tx.StepOperation(ctx, p.row, "preparing", 50); err != nil {
+		return err
+	}
 	locked, err := p.tx.LockHost(ctx, p.row, shape, guess.Host)
 	if err != nil {
 		return err
@@ -41,7 +45,7 @@ func (p *progress) place(ctx context.Context) error {
 		return err
 	}
 	p.view.Assignments = append(p.view.Assignments, a)
-	return p.tx.StepOperation(ctx, p.row, "preparing", 50)
+	return nil
 }
 
 func (p *progress) failNoCapacity(ctx context.Context, why placement.Explanation) error {

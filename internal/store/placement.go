@@ -86,19 +86,16 @@ func (t *SystemTx) snapshot(ctx context.Context, cell, pool string, tenancy plac
 // transaction ends. Snapshot is empty when the host is gone from the pool.
 func (t *SystemTx) LockHost(ctx context.Context, r InstanceRow, s Shape, h id.Host) (placement.Snapshot, error) {
 	out := placement.Snapshot{Tenancy: s.Tenancy}
-	row, err := t.q.LockPlacementHost(ctx, t.raw, uuid.UUID(h))
+	gpus, err := t.q.LockPlacement(ctx, t.raw, s.Request.Model, uuid.UUID(h))
+	if err != nil || len(gpus) == 0 || gpus[0].PoolID != r.Pool {
+		return out, mapError(err)
+	}
+	// What is held is read after the locks: only now does nobody change it.
+	held, err := t.q.HostHoldings(ctx, t.raw, s.Request.Model, uuid.UUID(h))
 	if err != nil {
 		return out, mapError(err)
 	}
-	gpus, err := t.q.LockPlacementGPUs(ctx, t.raw, row.ID, s.Request.Model)
-	if err != nil {
-		return out, mapError(err)
-	}
-	// What is held is read after both locks: only now does nobody change it.
-	held, err := t.q.HostHoldings(ctx, t.raw, s.Request.Model, row.ID)
-	if err != nil || row.PoolID != r.Pool {
-		return out, mapError(err)
-	}
+	row := gpus[0]
 	locked := placement.Host{
 		ID: h, State: host.State(row.State), Liveness: host.Liveness(row.Liveness),
 		VCPU: int(row.Vcpu), VCPUUsed: int(row.VcpuUsed), RAM: units.MiB(row.RamMib), RAMUsed: units.MiB(row.RamMibUsed),

@@ -27,15 +27,17 @@ order by s.gpu_id, s.start_unit;
 -- name: GPUInventories :many
 select hash, body from gpu_inventories where hash = any(@hashes::bytea[]);
 
--- name: LockPlacementHost :one
-select h.id, h.state, h.liveness, h.vcpu, h.vcpu_used, h.ram_mib, h.ram_mib_used, h.pool_id
-from hosts h where h.id = @host_id for no key update;
-
--- name: LockPlacementGPUs :many
-select g.id, g.host_id, g.uuid, g.pci, g.model, g.name, g.memory_mib, g.sm_count, g.inventory_hash,
+-- name: LockPlacement :many
+-- The host's row is locked before those of its GPUs, which are in order of their ids.
+with h as materialized (
+  select x.id, x.state, x.liveness, x.vcpu, x.vcpu_used, x.ram_mib, x.ram_mib_used, x.pool_id
+  from hosts x where x.id = @host_id for no key update
+)
+select h.state, h.liveness, h.vcpu, h.vcpu_used, h.ram_mib, h.ram_mib_used, h.pool_id,
+  g.id, g.host_id, g.uuid, g.pci, g.model, g.name, g.memory_mib, g.sm_count, g.inventory_hash,
   g.mode_observed, g.mode_state, g.health, g.present, g.simulated
-from gpus g where g.host_id = @host_id and g.present and g.model = @model
-order by g.id for no key update;
+from h join gpus g on g.host_id = h.id and g.present and g.model = @model
+order by g.id for no key update of g;
 
 -- name: HostHoldings :many
 -- What is held on a locked host: its binding first, then the slots of its GPUs.

@@ -247,14 +247,26 @@ func (q *Queries) InstanceShape(ctx context.Context, db DBTX, skuID uuid.UUID, p
 	return i, err
 }
 
-const lockPlacementGPUs = `-- name: LockPlacementGPUs :many
-select g.id, g.host_id, g.uuid, g.pci, g.model, g.name, g.memory_mib, g.sm_count, g.inventory_hash,
+const lockPlacement = `-- name: LockPlacement :many
+with h as materialized (
+  select x.id, x.state, x.liveness, x.vcpu, x.vcpu_used, x.ram_mib, x.ram_mib_used, x.pool_id
+  from hosts x where x.id = $2 for no key update
+)
+select h.state, h.liveness, h.vcpu, h.vcpu_used, h.ram_mib, h.ram_mib_used, h.pool_id,
+  g.id, g.host_id, g.uuid, g.pci, g.model, g.name, g.memory_mib, g.sm_count, g.inventory_hash,
   g.mode_observed, g.mode_state, g.health, g.present, g.simulated
-from gpus g where g.host_id = $1 and g.present and g.model = $2
-order by g.id for no key update
+from h join gpus g on g.host_id = h.id and g.present and g.model = $1
+order by g.id for no key update of g
 `
 
-type LockPlacementGPUsRow struct {
+type LockPlacementRow struct {
+	State         string
+	Liveness      string
+	Vcpu          int32
+	VcpuUsed      int32
+	RamMib        int64
+	RamMibUsed    int64
+	PoolID        string
 	ID            uuid.UUID
 	HostID        uuid.UUID
 	Uuid          string
@@ -271,16 +283,24 @@ type LockPlacementGPUsRow struct {
 	Simulated     bool
 }
 
-func (q *Queries) LockPlacementGPUs(ctx context.Context, db DBTX, hostID uuid.UUID, model string) ([]LockPlacementGPUsRow, error) {
-	rows, err := db.Query(ctx, lockPlacementGPUs, hostID, model)
+// The host's row is locked before those of its GPUs, which are in order of their ids.
+func (q *Queries) LockPlacement(ctx context.Context, db DBTX, model string, hostID uuid.UUID) ([]LockPlacementRow, error) {
+	rows, err := db.Query(ctx, lockPlacement, model, hostID)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []LockPlacementGPUsRow
+	var items []LockPlacementRow
 	for rows.Next() {
-		var i LockPlacementGPUsRow
+		var i LockPlacementRow
 		if err := rows.Scan(
+			&i.State,
+			&i.Liveness,
+			&i.Vcpu,
+			&i.VcpuUsed,
+			&i.RamMib,
+			&i.RamMibUsed,
+			&i.PoolID,
 			&i.ID,
 			&i.HostID,
 			&i.Uuid,
@@ -304,38 +324,6 @@ func (q *Queries) LockPlacementGPUs(ctx context.Context, db DBTX, hostID uuid.UU
 		return nil, err
 	}
 	return items, nil
-}
-
-const lockPlacementHost = `-- name: LockPlacementHost :one
-select h.id, h.state, h.liveness, h.vcpu, h.vcpu_used, h.ram_mib, h.ram_mib_used, h.pool_id
-from hosts h where h.id = $1 for no key update
-`
-
-type LockPlacementHostRow struct {
-	ID         uuid.UUID
-	State      string
-	Liveness   string
-	Vcpu       int32
-	VcpuUsed   int32
-	RamMib     int64
-	RamMibUsed int64
-	PoolID     string
-}
-
-func (q *Queries) LockPlacementHost(ctx context.Context, db DBTX, hostID uuid.UUID) (LockPlacementHostRow, error) {
-	row := db.QueryRow(ctx, lockPlacementHost, hostID)
-	var i LockPlacementHostRow
-	err := row.Scan(
-		&i.ID,
-		&i.State,
-		&i.Liveness,
-		&i.Vcpu,
-		&i.VcpuUsed,
-		&i.RamMib,
-		&i.RamMibUsed,
-		&i.PoolID,
-	)
-	return i, err
 }
 
 const placementGPUs = `-- name: PlacementGPUs :many
