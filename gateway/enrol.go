@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"connectrpc.com/connect"
 
@@ -31,7 +32,7 @@ func (e *enrol) Join(ctx context.Context, r *connect.Request[agentv1.JoinRequest
 			return nil, connectError(err)
 		}
 		return connect.NewResponse(&agentv1.JoinResponse{
-			Outcome: agentv1.JoinResponse_OUTCOME_REFUSED, Reason: f.Detail + " " + f.Suggestion,
+			Outcome: agentv1.JoinResponse_OUTCOME_REFUSED, Reason: strings.TrimSpace(f.Detail + " " + f.Suggestion),
 		}), nil
 	}
 	m := &agentv1.JoinResponse{

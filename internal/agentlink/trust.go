@@ -2,6 +2,8 @@ package agentlink
 
 import (
 	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
@@ -52,11 +54,15 @@ func Request(key crypto.Signer) ([]byte, error) {
 }
 
 // PublicKeyOf checks the signature of a signing request, which proves that the
-// caller holds the key, and returns the key as SubjectPublicKeyInfo.
+// caller holds the key, and returns the key as SubjectPublicKeyInfo. Agents make
+// keys of one kind; another, perhaps weak one is refused.
 func PublicKeyOf(csrDER []byte) ([]byte, error) {
 	csr, err := x509.ParseCertificateRequest(csrDER)
 	if err != nil {
 		return nil, fmt.Errorf("parse signing request: %w", err)
+	}
+	if key, ok := csr.PublicKey.(*ecdsa.PublicKey); !ok || key.Curve != elliptic.P256() {
+		return nil, errors.New("check signing request: the key is not ECDSA on P-256")
 	}
 	if err := csr.CheckSignature(); err != nil {
 		return nil, fmt.Errorf("check signing request: %w", err)

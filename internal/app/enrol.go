@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"regexp"
 
 	"github.com/tranche-cloud/tranche/internal/agentlink"
 	"github.com/tranche-cloud/tranche/internal/agentlink/ca"
@@ -13,8 +14,12 @@ import (
 	"github.com/tranche-cloud/tranche/internal/store"
 )
 
-// maxHostName bounds what a host may call itself.
-const maxHostName = 63
+// What a host may say of itself: its name as in a join token, and two short texts
+// that a database keeps and a terminal shows.
+var (
+	hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?$`)
+	hostText = regexp.MustCompile(`^[ -~]{0,255}$`)
+)
 
 // JoinRequest is a host that asks to join; From is the address it calls from.
 type JoinRequest struct {
@@ -35,7 +40,8 @@ type Joined struct {
 // pool approves by itself. The signing request proves the key; calling again with
 // the same key needs no token and brings the certificate once there is approval.
 // It fails with auth.invalid for a token that is not good for this host, with
-// auth.forbidden for a revoked host, with name.taken.
+// auth.forbidden for a revoked host, with name.taken, and with request.invalid for
+// a request or a description of the host that is not acceptable.
 func (a *App) Join(ctx context.Context, in JoinRequest) (Joined, error) {
 	key, err := agentlink.PublicKeyOf(in.CSR)
 	if err != nil {
@@ -76,8 +82,13 @@ func (a *App) takeIn(ctx context.Context, t *store.SystemTx, in JoinRequest, key
 	if why := refuses(held, token, in); why != "" {
 		return store.Standing{}, badToken(fmt.Errorf("token %s: %s", token, why))
 	}
-	if in.HostName == "" || len(in.HostName) > maxHostName {
-		return store.Standing{}, fault.New(fault.Invalid, "request.invalid", "A host needs a name of at most 63 characters.")
+	if !hostName.MatchString(in.HostName) {
+		return store.Standing{}, fault.New(fault.Invalid, "request.invalid",
+			"A host needs a name of at most 63 letters, digits, dots and hyphens.")
+	}
+	if !hostText.MatchString(in.MachineID) || !hostText.MatchString(in.AgentVersion) {
+		return store.Standing{}, fault.New(fault.Invalid, "request.invalid",
+			"Machine id and agent version are printable ASCII of at most 255 characters.")
 	}
 	h := store.NewHost{
 		ID: id.New[id.Host](), Name: in.HostName, Cell: held.Cell, Pool: held.Pool, State: host.Pending,

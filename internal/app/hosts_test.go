@@ -6,6 +6,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -198,6 +199,33 @@ func TestJoinTokens(t *testing.T) {
 	second, err := w.RevokeJoinToken(ctx, w.operator, made.ID)
 	require.NoError(t, err)
 	require.Equal(t, first, second)
+}
+
+// What a stranger says of itself is bounded before it reaches a database or a
+// terminal, and a refusal does not use the token up.
+func TestJoinBounds(t *testing.T) {
+	w := newWorld(t, clock.Real()).withAgents(t)
+	_, secret, err := w.CreateJoinToken(t.Context(), w.operator, app.NewJoinToken{MaxHosts: 1})
+	require.NoError(t, err)
+	join := func(in app.JoinRequest) error {
+		in.Token, in.CSR, in.From = secret.Reveal(), request(t), netip.MustParseAddr("127.0.0.1")
+		_, err := w.Join(t.Context(), in)
+		return err
+	}
+	for name, in := range map[string]app.JoinRequest{
+		"no name":          {},
+		"NUL in the name":  {HostName: "a\x00b"},
+		"escape sequence":  {HostName: "a\x1b[31m"},
+		"line in the name": {HostName: "a\nb"},
+		"long name":        {HostName: strings.Repeat("a", 64)},
+		"NUL in the id":    {HostName: "a", MachineID: "m\x00"},
+		"long id":          {HostName: "a", MachineID: strings.Repeat("m", 256)},
+		"NUL in a version": {HostName: "a", AgentVersion: "1\x00"},
+		"long version":     {HostName: "a", AgentVersion: strings.Repeat("1", 256)},
+	} {
+		require.Equal(t, "request.invalid", fault.CodeOf(join(in)), name)
+	}
+	require.NoError(t, join(app.JoinRequest{HostName: "gpu-01.example", MachineID: strings.Repeat("m", 255), AgentVersion: "1"}))
 }
 
 // Renewal is for the key that joined, and not for a revoked host.
