@@ -224,7 +224,7 @@ func TestARequestNeverAttemptsMoreThanThreeHosts(t *testing.T) {
 	i := f.create(t, x, "whole")
 	for range instance.MaxHosts + 2 {
 		f.advance(t, i)
-		f.clock.Advance(instance.PrepareWithin + time.Second)
+		f.clock.Advance(instance.PrepareWithin + time.Minute)
 	}
 	require.Equal(t, instance.MaxHosts, scalar[int](t, f, `select count(*) from assignments`))
 	require.Equal(t, "stopping", f.status(t, i))
