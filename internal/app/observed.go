@@ -222,6 +222,10 @@ func (a *App) applyReport(ctx context.Context, t *store.SystemTx, r Report, s ag
 	return t.AppendOutbox(ctx, store.OutboxInstance, o.row.ID.String(), string(s.RunState))
 }
 
+// startJitter is by how much two reports of one process may differ about its start:
+// the way of each counts as time since then.
+const startJitter = time.Second
+
 // runs takes a proof that the run goes on: the assignment is applied, and the
 // meter runs from the instant that the agent saw the process start.
 func (a *App) runs(ctx context.Context, t *store.SystemTx, h id.Host, s agentlink.Slice, o *observation) error {
@@ -241,11 +245,11 @@ func (a *App) runs(ctx context.Context, t *store.SystemTx, h id.Host, s agentlin
 	if err != nil {
 		return err
 	}
-	restarted := before && proof.StartedAt.After(proven)
 	start, alive, err := t.ProveRun(ctx, proof)
 	if err != nil || !alive {
 		return err
 	}
+	restarted := before && proof.StartedAt.After(proven) && proof.StartedAt.Sub(start) > startJitter
 	if o.cur.State == instance.Claimed {
 		if err := t.MarkApplied(ctx, s.Assignment); err != nil {
 			return err

@@ -178,13 +178,19 @@ func TestStrangersAndCompleteReports(t *testing.T) {
 // process fills the gap, another one does not.
 func TestARunThatIsNoLongerShown(t *testing.T) {
 	for _, c := range []struct {
-		name string
-		age  time.Duration
-		gap  bool
-	}{{"the same process", time.Hour, false}, {"another process", 0, true}} {
+		name  string
+		lived string // before this one: how long ago the first report came
+		age   time.Duration
+		gap   bool
+	}{
+		{"the same process", "1 minute", time.Hour, false},
+		{"the same process, told late", "0", 0, false},
+		{"another process", "1 minute", 0, true},
+	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newStage(t)
 			s.sees(t, s.slice(instance.RunRunning, 0, none))
+			s.exec(t, `update run_proofs set started_at = started_at - $1::text::interval`, c.lived)
 			s.sees(t, s.slice(instance.RunPreparing, none, none))
 			require.Zero(t, s.segments(t, "upper_inf(during)"))
 			require.Equal(t, 1, s.segments(t, "close_reason = 'silence'"))
