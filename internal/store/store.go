@@ -119,7 +119,8 @@ type SystemTx struct{ tx }
 
 // InOrg runs fn in one read-committed transaction as tranche_org, confined to org.
 // It commits if fn returns nil. Errors come back as faults where the constraint is
-// known; a serialization failure or deadlock as fault.Unavailable (retryable).
+// known; a serialization failure or deadlock as fault.Unavailable (retryable). Its
+// statements are planned once a connection, as in InSystem.
 func (s *Store) InOrg(ctx context.Context, org id.Org, fn func(*OrgTx) error) error {
 	if org.IsZero() {
 		return fault.New(fault.Internal, "internal", "A tenant transaction needs an organization.")
@@ -127,7 +128,8 @@ func (s *Store) InOrg(ctx context.Context, org id.Org, fn func(*OrgTx) error) er
 	if sh := s.shared(ctx); sh != nil {
 		return sh.inOrg(ctx, org, fn)
 	}
-	return s.in(ctx, `select set_config('role', 'tranche_org', true), set_config('tranche.org_id', $1, true)`,
+	return s.in(ctx, `select set_config('role', 'tranche_org', true), set_config('tranche.org_id', $1, true),
+			set_config('plan_cache_mode', 'force_generic_plan', true)`,
 		uuid.UUID(org).String(), func(t tx) ([]notice, error) {
 			o := &OrgTx{tx: t, org: org}
 			err := fn(o)
