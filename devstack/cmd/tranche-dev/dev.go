@@ -18,18 +18,20 @@ import (
 const failurePoll = time.Second
 
 func devCommand() *cobra.Command {
-	c := stack.Config{Ports: stack.DevPorts, Durable: true}
-	gpus := 2
+	c := stack.Config{Durable: true}
+	gpus, shift := 2, 0
 	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "Run the embedded stack in the foreground",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			c.Ports = stack.DevPorts.Shift(shift)
 			return runDev(cmd.Context(), cmd.OutOrStdout(), c, market.Small(gpus))
 		},
 	}
 	cmd.Flags().StringVar(&c.Dir, "dir", ".dev", "folder of the stack; kept for the next start")
 	cmd.Flags().StringVar(&c.BinDir, "bin-dir", binDir(), "folder of the binaries")
+	cmd.Flags().IntVar(&shift, "port-shift", 0, "add this to every port, for a second stack")
 	cmd.Flags().IntVar(&gpus, "gpus", gpus, "simulated GPUs a mode")
 	return cmd
 }
