@@ -3,6 +3,7 @@ package placement_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -39,14 +40,14 @@ func eight() gpu.Device {
 	return d
 }
 
-var serial uint64
+var serial atomic.Uint64
 
 // fresh is an id that sorts in the order of calls.
 func fresh[I ~[16]byte]() I {
-	serial++
+	n := serial.Add(1)
 	var b [16]byte
 	for i := range 8 {
-		b[15-i] = byte(serial >> (8 * i))
+		b[15-i] = byte(n >> (8 * i))
 	}
 	return I(b)
 }
