@@ -84,21 +84,31 @@ func (a *App) GetInstance(ctx context.Context, c Caller, p id.Project, i id.Inst
 	timer := a.Clock.NewTimer(min(w.Timeout, maxWait))
 	defer timer.Stop()
 	for {
-		got, err := a.readInstance(ctx, c, p, i)
-		if err != nil || w.For == "" || got.Status == w.For || !got.Transitioning() {
+		got, err := a.readInstance(ctx, c, p, i, w.For)
+		if err != nil || !got.underWayTo(w.For) {
 			return got, err
 		}
 		if !a.watch.changed(ctx, i, got.Revision, timer.C()) {
-			return got, nil
+			return a.readInstance(ctx, c, p, i, "")
 		}
 	}
 }
 
-func (a *App) readInstance(ctx context.Context, c Caller, p id.Project, i id.Instance) (got Instance, err error) {
+// underWayTo reports that the instance is not, but may come to, a status waited for.
+func (i Instance) underWayTo(s instance.Status) bool {
+	return s != "" && i.Status != s && i.Transitioning()
+}
+
+// readInstance reads an instance. One that is under way to the status waited for
+// comes without slots and usage: nobody will see it.
+func (a *App) readInstance(ctx context.Context, c Caller, p id.Project, i id.Instance, waited instance.Status) (got Instance, err error) {
 	err = a.Store.InOrg(ctx, c.Org, func(t *store.OrgTx) error {
 		row, err := t.Instance(ctx, p, i)
 		if err != nil {
 			return err
+		}
+		if got = (Instance{Instance: row}); got.underWayTo(waited) {
+			return nil
 		}
 		got, err = showInstance(ctx, t, row)
 		return err
