@@ -184,7 +184,8 @@ func CanGrant(p Principal, scopes []Scope, projects []id.Project) error {
 		}
 	}
 	if projects == nil && p.Projects != nil {
-		return forbidden("A key cannot reach more projects than its creator.")
+		return forbidden("A key cannot reach more projects than its creator.").
+			Suggest("Name the project of the creator in the field project.")
 	}
 	if slices.ContainsFunc(projects, func(project id.Project) bool { return !p.Sees(project) }) {
 		return NotFound()

@@ -114,6 +114,7 @@ func TestNobodyGrantsMoreThanTheyHold(t *testing.T) {
 	c := actors()
 	require.NoError(t, auth.CanGrant(c.tenant, auth.OrgScopes(), nil))
 	require.NoError(t, auth.CanGrant(c.limited, auth.OrgScopes(), []id.Project{c.project}))
+	require.Contains(t, fault.From(auth.CanGrant(c.limited, nil, nil)).Suggestion, "project", "scopes are not what is missing")
 	require.NoError(t, auth.CanGrant(c.scopeless, nil, nil))
 	for name, err := range map[string]error{
 		"an operator's scope":  auth.CanGrant(c.tenant, []auth.Scope{auth.OperatorRead}, nil),
