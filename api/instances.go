@@ -183,8 +183,8 @@ func instanceOf(i app.Instance) wire.Instance {
 	if out.Labels == nil {
 		out.Labels = map[string]string{}
 	}
-	if !i.Failure.IsZero() {
-		out.StatusReason = nullable.NewNullableWithValue(wire.Reason{Code: i.Failure.Code, Detail: i.Failure.Detail})
+	if why := instance.Explain(i.Status, i.Failure); !why.IsZero() {
+		out.StatusReason = nullable.NewNullableWithValue(wire.Reason{Code: why.Code, Detail: why.Detail})
 	}
 	if op := i.Operation; !op.ID.IsZero() {
 		out.Operation = nullable.NewNullableWithValue(wire.OperationRef{

@@ -167,6 +167,18 @@ func Derive(v View) Status {
 	return Placing
 }
 
+// interruption is what a tenant is told of a run that its host no longer shows.
+var interruption = Problem{"run.unproven", "Its host does not show that the run goes on; it is not billed meanwhile."}
+
+// Explain returns why an instance has its status: the failure of its request, what
+// interrupts it, or nothing.
+func Explain(s Status, failure Problem) Problem {
+	if failure.IsZero() && s == Interrupted {
+		return interruption
+	}
+	return failure
+}
+
 func deriveStopped(v View) Status {
 	switch {
 	case v.holds():

@@ -52,6 +52,15 @@ func TestDeriveByTable(t *testing.T) {
 	}
 }
 
+func TestAStatusIsExplained(t *testing.T) {
+	t.Parallel()
+	failure := instance.Problem{Code: "capacity.none"}
+	require.Equal(t, failure, instance.Explain(instance.Failed, failure))
+	require.Equal(t, "run.unproven", instance.Explain(instance.Interrupted, instance.Problem{}).Code)
+	require.Equal(t, failure, instance.Explain(instance.Interrupted, failure))
+	require.True(t, instance.Explain(instance.Running, instance.Problem{}).IsZero())
+}
+
 // A run that was up and is no longer shown is interrupted, not preparing.
 func TestAReachedRunThatIsNotShownIsInterrupted(t *testing.T) {
 	t.Parallel()
