@@ -64,7 +64,7 @@ func invoiceOf(v billing.Invoice) wire.Invoice {
 		Period: periodOf(v.Period), Currency: v.Currency.Code(), Seller: partyOf(v.Seller), Buyer: partyOf(v.Buyer),
 		Lines: make([]wire.InvoiceLine, len(v.Lines)), Taxes: make([]wire.InvoiceTax, len(v.Taxes)),
 		Subtotal: moneyOf(v.Subtotal), Total: moneyOf(v.Total), Due: moneyOf(v.Due),
-		ContentHash: hex.EncodeToString(v.ContentHash[:]), FinalizedAt: finalized,
+		ContentHash: hex.EncodeToString(v.ContentHash[:]), FinalizedAt: finalized, Simulated: v.Simulated(),
 	}
 	for i, l := range v.Lines {
 		out.Lines[i] = invoiceLineOf(l, v.State)
@@ -86,7 +86,7 @@ func invoiceLineOf(l billing.Line, state billing.State) wire.InvoiceLine {
 		Isolation: wire.Isolation{Gpu: wire.GpuIsolation(l.Key.IsolationGPU), Host: wire.HostIsolation(l.Key.IsolationHost)},
 		Quantity:  wire.Quantity{Value: l.Quantity.String(), Unit: l.QuantityUnit},
 		UnitPrice: priceOf(l.UnitPrice), Amount: moneyOf(l.Amount), TaxCategory: l.Key.TaxCategory,
-		SubjectsUrl: nullable.NewNullNullable[string](),
+		SubjectsUrl: nullable.NewNullNullable[string](), Simulated: l.Simulated,
 	}
 	if state == billing.Preview {
 		exact := exactOf(l.Exact)

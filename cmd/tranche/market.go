@@ -225,6 +225,9 @@ func (a *app) printInvoice(inv client.Invoice) error {
 	for _, t := range inv.Taxes {
 		fmt.Fprintf(a.out, "Tax %s %s  %s\n", t.Category, t.Rate, money(t.Amount))
 	}
-	_, err := fmt.Fprintf(a.out, "Total     %s\nDue       %s\n", money(inv.Total), money(inv.Due))
-	return err
+	fmt.Fprintf(a.out, "Total     %s\nDue       %s\n", money(inv.Total), money(inv.Due))
+	if inv.Simulated {
+		fmt.Fprintln(a.out, "\nSimulated hardware: usage of GPUs that do not exist.")
+	}
+	return nil
 }

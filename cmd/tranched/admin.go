@@ -36,6 +36,7 @@ func migrateCommand() *cobra.Command {
 
 func adminCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "admin", Short: "Commands of the machine's operator"}
+	onlyCommands(cmd)
 	cmd.AddCommand(createOperatorCommand(), initKeysCommand())
 	return cmd
 }

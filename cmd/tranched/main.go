@@ -63,6 +63,17 @@ func report(err error) int {
 	return exitFailed
 }
 
+// onlyCommands makes a word that is none of the command's own a wrong usage.
+func onlyCommands(cmd *cobra.Command) {
+	cmd.Args = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		return &exitError{exitUsage, fmt.Errorf("%q is no command of %s; see `%s --help`", args[0], c.CommandPath(), c.CommandPath())}
+	}
+	cmd.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+}
+
 func root() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           "tranched",
@@ -74,6 +85,7 @@ func root() *cobra.Command {
 		},
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitUsage, err} })
+	onlyCommands(cmd)
 	cmd.AddCommand(
 		roleCommand("api", "Serve the HTTP API", apiRole),
 		roleCommand("worker", "Run workflows and the loops on Postgres", workerRole),

@@ -98,6 +98,10 @@ func TestWrongUsageAndRefusalsHaveTheirExitCodes(t *testing.T) {
 	require.Equal(t, exitUsage, code(err))
 	_, err = command(t.Context(), "admin", "create-operator")
 	require.Equal(t, exitUsage, code(err))
+	_, err = command(t.Context(), "frob")
+	require.Equal(t, exitUsage, code(err))
+	_, err = command(t.Context(), "admin", "frob")
+	require.Equal(t, exitUsage, code(err))
 
 	empty := pgtest.Empty(t)
 	_, err = command(t.Context(), "doctor", "--database-url", empty.AppDSN)

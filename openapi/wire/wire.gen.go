@@ -945,6 +945,9 @@ type Invoice struct {
 	// Seller Seller or buyer.
 	Seller Party `json:"seller"`
 
+	// Simulated Whether a line ran on simulated hardware.
+	Simulated bool `json:"simulated"`
+
 	// Status Where an invoice stands.
 	Status InvoiceStatus `json:"status"`
 
@@ -975,7 +978,10 @@ type InvoiceLine struct {
 
 	// Quantity A measured quantity. Never rounded.
 	Quantity Quantity `json:"quantity"`
-	Sku      string   `json:"sku"`
+
+	// Simulated Whether some of it ran on simulated hardware.
+	Simulated bool   `json:"simulated"`
+	Sku       string `json:"sku"`
 
 	// SubjectsUrl Where the instances behind the line are listed.
 	SubjectsUrl nullable.Nullable[string] `json:"subjects_url"`

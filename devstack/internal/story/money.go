@@ -93,6 +93,9 @@ func Print(i client.Invoice) string {
 	}
 	fmt.Fprintf(w, "total\t\t\t%s\t%s\t\n", i.Total.Amount, i.Total.Currency)
 	w.Flush() // a builder takes everything
+	if i.Simulated {
+		b.WriteString("\nSimulated hardware: usage of GPUs that do not exist.\n")
+	}
 	b.WriteString("\n")
 	return b.String()
 }
