@@ -41,10 +41,21 @@ type claims struct {
 	Epoch    int64         `json:"epoch"`
 }
 
+// AdminAudience is the audience of the operators' API of an installation: a token
+// for one API is none for the other.
+func AdminAudience(audience string) string { return audience + "-admin" }
+
+func audienceFor(audience string, kind PrincipalKind) string {
+	if kind == Operator {
+		return AdminAudience(audience)
+	}
+	return audience
+}
+
 // IssuerConfig says how an installation signs its tokens.
 type IssuerConfig struct {
 	Issuer   string             // the installation's URL
-	Audience string             // the one audience of its API
+	Audience string             // of the tenants' API; operators' is AdminAudience of it
 	Key      ed25519.PrivateKey // the signing key
 	TTL      time.Duration      // life of a token, at most MaxTokenLife; 0 means that
 	Clock    clock.Clock
@@ -83,7 +94,7 @@ func (i *Issuer) Mint(p Principal) (Secret, time.Duration, error) {
 		RegisteredClaims: jwt.RegisteredClaims{
 			Issuer:    i.config.Issuer,
 			Subject:   p.Key.String(),
-			Audience:  jwt.ClaimStrings{i.config.Audience},
+			Audience:  jwt.ClaimStrings{audienceFor(i.config.Audience, p.Kind)},
 			ExpiresAt: jwt.NewNumericDate(now.Add(i.config.TTL)),
 			IssuedAt:  jwt.NewNumericDate(now),
 			ID:        id.New[id.Request]().String(),
@@ -132,7 +143,7 @@ func NewVerifier(config VerifierConfig) (*Verifier, error) {
 	return &Verifier{config: config, keys: keys, parser: jwt.NewParser(
 		jwt.WithValidMethods([]string{jwt.SigningMethodEdDSA.Alg()}),
 		jwt.WithIssuer(config.Issuer),
-		jwt.WithAudience(config.Audience),
+		jwt.WithAudience(config.Audience, AdminAudience(config.Audience)),
 		jwt.WithExpirationRequired(),
 		jwt.WithIssuedAt(),
 		jwt.WithLeeway(leeway),
@@ -181,10 +192,13 @@ func (v *Verifier) key(token *jwt.Token) (any, error) {
 }
 
 // principal checks what the library does not: that every claim is there, that
-// the audience is ours alone, and that nobody signed a longer life.
+// the audience is that of its kind alone, and that nobody signed a longer life.
 func (v *Verifier) principal(c claims) (Principal, error) {
 	if c.IssuedAt == nil || len(c.Audience) != 1 {
 		return Principal{}, errors.New("token lacks iat or has several audiences")
+	}
+	if c.Audience[0] != audienceFor(v.config.Audience, c.Kind) {
+		return Principal{}, errors.New("token is for the other audience")
 	}
 	if life := c.ExpiresAt.Sub(c.IssuedAt.Time); life <= 0 || life > MaxTokenLife {
 		return Principal{}, fmt.Errorf("token life is %s", life)
