@@ -315,6 +315,10 @@ func TestKeysAreShownOnceAndRevoked(t *testing.T) {
 	for _, key := range list {
 		require.Nil(t, key["secret"])
 	}
+	project := map[string]any{"name": "zeta"}
+	first := l.must(t, 201, l.operator, "POST", "/v1/admin/organizations/"+acme.org+"/projects", project, "Idempotency-Key", "bytes")
+	second := l.must(t, 201, l.operator, "POST", "/v1/admin/organizations/"+acme.org+"/projects", project, "Idempotency-Key", "bytes")
+	require.Equal(t, string(first.raw), string(second.raw), "a replay is the stored body, byte for byte")
 	path := "/v1/organization/api-keys/" + made.text("id")
 	require.Empty(t, l.must(t, 204, acme.secret, "DELETE", path, nil, "Idempotency-Key", "gone").raw)
 	replay := l.must(t, 204, acme.secret, "DELETE", path, nil, "Idempotency-Key", "gone")

@@ -164,7 +164,7 @@ create table idempotency_keys (
   fingerprint bytea not null,
   status integer,
   headers jsonb not null default '{}',
-  body jsonb,
+  body json, -- not jsonb: a replay is the stored body, byte for byte
   created_at timestamptz not null default clock_timestamp(),
   primary key (org_id, method, path, key)
 );

@@ -1,0 +1,1925 @@
+CREATE EXTENSION IF NOT EXISTS btree_gist WITH SCHEMA public;
+
+COMMENT ON EXTENSION btree_gist IS 'support for indexing common datatypes in GiST';
+
+CREATE FUNCTION public.biz_at(real_at timestamp with time zone) RETURNS timestamp with time zone
+    LANGUAGE sql STABLE PARALLEL SAFE
+    AS $$
+  select base_business + (real_at - base_real) * scale from business_clock
+$$;
+
+CREATE FUNCTION public.biz_now() RETURNS timestamp with time zone
+    LANGUAGE sql
+    AS $$
+  select base_business + (clock_timestamp() - base_real) * scale from business_clock
+$$;
+
+CREATE FUNCTION public.claim_slots_cells() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'public', 'pg_temp'
+    AS $$
+begin
+  if exists (
+    select 1 from generate_series(new.start_unit, new.start_unit + new.size_units - 1) as u
+    left join claim_cells c on c.gpu_id = new.gpu_id and c.unit = u and c.claim_id = new.claim_id
+    where c.gpu_id is null
+  ) then
+    raise exception 'slot % of GPU % lacks cells', new.start_unit, new.gpu_id
+      using errcode = 'check_violation', constraint = 'claim_slots_cells';
+  end if;
+  return null;
+end $$;
+
+CREATE FUNCTION public.claim_slots_unbind() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'public', 'pg_temp'
+    AS $$
+begin
+  delete from gpu_bindings b where b.gpu_id = old.bound_gpu_id
+    and not exists (select 1 from claim_slots s where s.bound_gpu_id = b.gpu_id);
+  return null;
+end $$;
+
+CREATE FUNCTION public.claims_count_host() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'public', 'pg_temp'
+    AS $$
+begin
+  if tg_op in ('UPDATE', 'DELETE') then
+    update hosts set vcpu_used = vcpu_used - old.vcpu, ram_mib_used = ram_mib_used - old.ram_mib where id = old.host_id;
+  end if;
+  if tg_op in ('INSERT', 'UPDATE') then
+    update hosts set vcpu_used = vcpu_used + new.vcpu, ram_mib_used = ram_mib_used + new.ram_mib where id = new.host_id;
+  end if;
+  return null;
+end $$;
+
+CREATE FUNCTION public.claims_unbind() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'public', 'pg_temp'
+    AS $$
+begin
+  delete from host_bindings b where b.host_id = old.bound_host_id
+    and not exists (select 1 from claims c where c.bound_host_id = b.host_id);
+  return null;
+end $$;
+
+CREATE FUNCTION public.invoice_parts_guard() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'public', 'pg_temp'
+    AS $$
+declare
+  -- Both ends of a move: nothing comes out of a finalized invoice, and nothing goes in.
+  ends uuid[] := case tg_op when 'INSERT' then array[new.invoice_id] when 'DELETE' then array[old.invoice_id]
+    else array[old.invoice_id, new.invoice_id] end;
+begin
+  if exists (select 1 from invoices where id = any(ends) and status <> 'draft') then
+    raise exception 'one of the invoices % is finalized', ends using errcode = 'restrict_violation', constraint = 'invoices_finalized';
+  end if;
+  return case when tg_op = 'DELETE' then old else new end;
+end $$;
+
+CREATE FUNCTION public.invoices_guard() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+begin
+  if tg_op = 'UPDATE' and old.status = 'draft' then return new; end if;
+  if tg_op = 'DELETE' and old.status = 'draft' then return old; end if;
+  if tg_op = 'UPDATE' and to_jsonb(new) - 'live' = to_jsonb(old) - 'live' then return new; end if;
+  raise exception 'invoice % is finalized', old.number using errcode = 'restrict_violation', constraint = 'invoices_finalized';
+end $$;
+
+CREATE FUNCTION public.ledger_journal_balances() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'public', 'pg_temp'
+    AS $$
+declare
+  j uuid := coalesce(new.journal_id, old.journal_id);
+  n bigint;
+  s numeric;
+begin
+  select count(*), coalesce(sum(amount_minor), 0) into n, s from ledger_postings where journal_id = j;
+  if n < 2 or s <> 0 then
+    raise exception 'journal % has % postings that sum to %', j, n, s
+      using errcode = 'check_violation', constraint = 'ledger_journal_balances';
+  end if;
+  return null;
+end $$;
+
+CREATE FUNCTION public.ledger_journal_closed() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'public', 'pg_temp'
+    AS $$
+begin
+  if not exists (select 1 from ledger_journals where id = new.journal_id and xmin = pg_current_xact_id()::xid) then
+    raise exception 'journal % is closed', new.journal_id using errcode = 'restrict_violation', constraint = 'ledger_journal_closed';
+  end if;
+  return new;
+end $$;
+
+CREATE FUNCTION public.quota_claims_count() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'public', 'pg_temp'
+    AS $$
+begin
+  if tg_op in ('UPDATE', 'DELETE') then
+    update quota_usage set instances = instances - old.instances, gpus = gpus - old.gpus where org_id = old.org_id;
+  end if;
+  if tg_op in ('INSERT', 'UPDATE') then
+    update quota_usage set instances = instances + new.instances, gpus = gpus + new.gpus where org_id = new.org_id;
+  end if;
+  return null;
+end $$;
+
+CREATE FUNCTION public.refuse_change() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+begin
+  raise exception '% on % is refused: rows are immutable', tg_op, tg_table_name
+    using errcode = 'restrict_violation', constraint = 'immutable';
+end $$;
+
+CREATE TABLE public.api_keys (
+    org_id uuid NOT NULL,
+    id uuid NOT NULL,
+    project_id uuid,
+    name text NOT NULL,
+    prefix text NOT NULL,
+    hash bytea NOT NULL,
+    scopes text[] NOT NULL,
+    cidrs text[] DEFAULT '{}'::text[] NOT NULL,
+    created_by text DEFAULT ''::text NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    expires_at timestamp with time zone,
+    last_used_at timestamp with time zone,
+    revoked_at timestamp with time zone,
+    revision bigint DEFAULT 1 NOT NULL
+);
+
+ALTER TABLE ONLY public.api_keys FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.assignments (
+    org_id uuid NOT NULL,
+    id uuid NOT NULL,
+    instance_id uuid NOT NULL,
+    run integer NOT NULL,
+    host_id uuid NOT NULL,
+    cell_id text NOT NULL,
+    fence bigint DEFAULT 1 NOT NULL,
+    state text DEFAULT 'claimed'::text NOT NULL,
+    reason_code text DEFAULT ''::text NOT NULL,
+    reason_detail text DEFAULT ''::text NOT NULL,
+    ordered_at timestamp with time zone NOT NULL,
+    ordered_biz timestamp with time zone NOT NULL,
+    applied_at timestamp with time zone,
+    releasing_at timestamp with time zone,
+    released_at timestamp with time zone,
+    revision bigint DEFAULT 1 NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT assignments_state CHECK ((state = ANY (ARRAY['claimed'::text, 'applied'::text, 'releasing'::text, 'released'::text, 'quarantined'::text])))
+);
+
+ALTER TABLE ONLY public.assignments FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.audit_log (
+    id bigint NOT NULL,
+    org_id uuid NOT NULL,
+    at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    actor text NOT NULL,
+    credential text DEFAULT ''::text NOT NULL,
+    on_behalf_of text DEFAULT ''::text NOT NULL,
+    operation text NOT NULL,
+    resource text DEFAULT ''::text NOT NULL,
+    result text NOT NULL,
+    request_id text DEFAULT ''::text NOT NULL,
+    reason text DEFAULT ''::text NOT NULL,
+    sealed_seq bigint,
+    chain_hash bytea
+);
+
+ALTER TABLE ONLY public.audit_log FORCE ROW LEVEL SECURITY;
+
+ALTER TABLE public.audit_log ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.audit_log_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE public.billing_accounts (
+    org_id uuid NOT NULL,
+    currency text NOT NULL,
+    closed_until timestamp with time zone DEFAULT '-infinity'::timestamp with time zone NOT NULL,
+    close_no integer DEFAULT 0 NOT NULL,
+    revision bigint DEFAULT 1 NOT NULL
+);
+
+ALTER TABLE ONLY public.billing_accounts FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.business_clock (
+    one boolean DEFAULT true NOT NULL,
+    scale integer DEFAULT 1 NOT NULL,
+    base_real timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    base_business timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT business_clock_one CHECK (one),
+    CONSTRAINT business_clock_scale CHECK (((scale >= 1) AND (scale <= 100000)))
+);
+
+CREATE TABLE public.cells (
+    id text NOT NULL,
+    region_id text NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+CREATE TABLE public.claim_cells (
+    gpu_id uuid NOT NULL,
+    unit integer NOT NULL,
+    org_id uuid NOT NULL,
+    claim_id uuid NOT NULL,
+    CONSTRAINT claim_cells_unit CHECK (((unit >= 0) AND (unit <= 63)))
+);
+
+ALTER TABLE ONLY public.claim_cells FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.claim_slots (
+    org_id uuid NOT NULL,
+    claim_id uuid NOT NULL,
+    gpu_id uuid NOT NULL,
+    ordinal integer DEFAULT 0 NOT NULL,
+    gpu_mode text NOT NULL,
+    profile_id integer DEFAULT '-1'::integer NOT NULL,
+    profile text DEFAULT ''::text NOT NULL,
+    start_unit integer NOT NULL,
+    size_units integer NOT NULL,
+    compute integer DEFAULT 0 NOT NULL,
+    memory_mib bigint DEFAULT 0 NOT NULL,
+    sm_count integer DEFAULT 0 NOT NULL,
+    bound_gpu_id uuid
+);
+
+ALTER TABLE ONLY public.claim_slots FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.claims (
+    org_id uuid NOT NULL,
+    id uuid NOT NULL,
+    kind text DEFAULT 'assignment'::text NOT NULL,
+    holder_id uuid NOT NULL,
+    cell_id text NOT NULL,
+    host_id uuid NOT NULL,
+    bound_host_id uuid,
+    vcpu integer DEFAULT 0 NOT NULL,
+    ram_mib bigint DEFAULT 0 NOT NULL,
+    disk_mib bigint DEFAULT 0 NOT NULL,
+    expires_at timestamp with time zone,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT claims_kind CHECK ((kind = ANY (ARRAY['assignment'::text, 'quote'::text, 'queue'::text, 'preemption'::text, 'maintenance'::text])))
+);
+
+ALTER TABLE ONLY public.claims FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.events (
+    id bigint NOT NULL,
+    tx xid8 DEFAULT pg_current_xact_id() NOT NULL,
+    org_id uuid NOT NULL,
+    project_id uuid,
+    event_id uuid DEFAULT gen_random_uuid() NOT NULL,
+    cell_id text,
+    type text NOT NULL,
+    subject_id uuid NOT NULL,
+    data jsonb DEFAULT '{}'::jsonb NOT NULL,
+    at timestamp with time zone NOT NULL
+);
+
+ALTER TABLE ONLY public.events FORCE ROW LEVEL SECURITY;
+
+ALTER TABLE public.events ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.events_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE public.gpu_bindings (
+    gpu_id uuid NOT NULL,
+    mode text NOT NULL,
+    org_id uuid NOT NULL
+);
+
+ALTER TABLE ONLY public.gpu_bindings FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.gpu_inventories (
+    hash bytea NOT NULL,
+    body jsonb NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+CREATE TABLE public.gpus (
+    id uuid NOT NULL,
+    host_id uuid NOT NULL,
+    cell_id text NOT NULL,
+    uuid text NOT NULL,
+    pci text DEFAULT ''::text NOT NULL,
+    ordinal integer DEFAULT 0 NOT NULL,
+    model text NOT NULL,
+    name text DEFAULT ''::text NOT NULL,
+    memory_mib bigint NOT NULL,
+    sm_count integer NOT NULL,
+    units integer NOT NULL,
+    inventory_hash bytea NOT NULL,
+    mode_desired text NOT NULL,
+    mode_observed text NOT NULL,
+    mode_state text DEFAULT 'settled'::text NOT NULL,
+    health text DEFAULT 'healthy'::text NOT NULL,
+    simulated boolean DEFAULT false NOT NULL,
+    present boolean DEFAULT true NOT NULL,
+    generation bigint DEFAULT 1 NOT NULL,
+    revision bigint DEFAULT 1 NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT gpus_health CHECK ((health = ANY (ARRAY['healthy'::text, 'degraded'::text, 'failed'::text, 'resetting'::text, 'quarantined'::text]))),
+    CONSTRAINT gpus_mode_state CHECK ((mode_state = ANY (ARRAY['settled'::text, 'draining'::text, 'switching'::text, 'verifying'::text, 'failed'::text]))),
+    CONSTRAINT gpus_units CHECK (((units >= 1) AND (units <= 64)))
+);
+
+CREATE TABLE public.host_bindings (
+    host_id uuid NOT NULL,
+    org_id uuid NOT NULL
+);
+
+ALTER TABLE ONLY public.host_bindings FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.host_desired (
+    id bigint NOT NULL,
+    tx xid8 DEFAULT pg_current_xact_id() NOT NULL,
+    cell_id text NOT NULL,
+    host_id uuid NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+ALTER TABLE public.host_desired ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.host_desired_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE public.host_liveness (
+    host_id uuid NOT NULL,
+    session bigint NOT NULL,
+    last_proof_at timestamp with time zone NOT NULL,
+    last_proof_biz timestamp with time zone NOT NULL,
+    uptime_ms bigint DEFAULT 0 NOT NULL
+);
+
+CREATE TABLE public.host_sessions (
+    host_id uuid NOT NULL,
+    session bigint DEFAULT 0 NOT NULL,
+    boot_id text DEFAULT ''::text NOT NULL,
+    process_nonce text DEFAULT ''::text NOT NULL,
+    stream_counter bigint DEFAULT 0 NOT NULL,
+    gateway text DEFAULT ''::text NOT NULL,
+    started_at timestamp with time zone,
+    applied_version bigint DEFAULT 0 NOT NULL,
+    timeline bigint DEFAULT 0 NOT NULL
+);
+
+CREATE TABLE public.hosts (
+    id uuid NOT NULL,
+    cell_id text NOT NULL,
+    pool_id text NOT NULL,
+    name text NOT NULL,
+    state text DEFAULT 'pending'::text NOT NULL,
+    liveness text DEFAULT 'unproven'::text NOT NULL,
+    reason text DEFAULT ''::text NOT NULL,
+    generation bigint DEFAULT 1 NOT NULL,
+    converged_generation bigint DEFAULT 0 NOT NULL,
+    revision bigint DEFAULT 1 NOT NULL,
+    epoch bigint DEFAULT 1 NOT NULL,
+    next_wake_at timestamp with time zone,
+    vcpu integer DEFAULT 0 NOT NULL,
+    ram_mib bigint DEFAULT 0 NOT NULL,
+    vcpu_used integer DEFAULT 0 NOT NULL,
+    ram_mib_used bigint DEFAULT 0 NOT NULL,
+    simulated boolean DEFAULT false NOT NULL,
+    agent_version text DEFAULT ''::text NOT NULL,
+    driver_version text DEFAULT ''::text NOT NULL,
+    gpu_set_hash bytea,
+    machine_id text DEFAULT ''::text NOT NULL,
+    public_key bytea NOT NULL,
+    csr bytea,
+    cert_serial text DEFAULT ''::text NOT NULL,
+    cert_not_after timestamp with time zone,
+    cert_revoked_at timestamp with time zone,
+    join_token_id uuid,
+    approved_by text DEFAULT ''::text NOT NULL,
+    inventory_at timestamp with time zone,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT hosts_liveness CHECK ((liveness = ANY (ARRAY['unproven'::text, 'live'::text, 'suspect'::text, 'unknown'::text]))),
+    CONSTRAINT hosts_ram_fits CHECK (((ram_mib_used <= ram_mib) AND (ram_mib_used >= 0))),
+    CONSTRAINT hosts_state CHECK ((state = ANY (ARRAY['pending'::text, 'approved'::text, 'validating'::text, 'ready'::text, 'cordoned'::text, 'draining'::text, 'maintenance'::text, 'lost'::text, 'retired'::text]))),
+    CONSTRAINT hosts_vcpu_fits CHECK (((vcpu_used <= vcpu) AND (vcpu_used >= 0)))
+);
+
+CREATE TABLE public.idempotency_keys (
+    org_id uuid NOT NULL,
+    principal text NOT NULL,
+    method text NOT NULL,
+    path text NOT NULL,
+    key text NOT NULL,
+    fingerprint bytea NOT NULL,
+    status integer,
+    headers jsonb DEFAULT '{}'::jsonb NOT NULL,
+    body json,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+ALTER TABLE ONLY public.idempotency_keys FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.installations (
+    one boolean DEFAULT true NOT NULL,
+    id uuid DEFAULT gen_random_uuid() NOT NULL,
+    timeline bigint DEFAULT 1 NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT installations_one CHECK (one)
+);
+
+CREATE TABLE public.instances (
+    org_id uuid NOT NULL,
+    id uuid NOT NULL,
+    project_id uuid NOT NULL,
+    cell_id text NOT NULL,
+    pool_id text NOT NULL,
+    name text NOT NULL,
+    offer_id text NOT NULL,
+    sku_id uuid NOT NULL,
+    image text NOT NULL,
+    command text[] DEFAULT '{}'::text[] NOT NULL,
+    env jsonb DEFAULT '[]'::jsonb NOT NULL,
+    env_sealed bytea,
+    labels jsonb DEFAULT '{}'::jsonb NOT NULL,
+    client_token text,
+    recovery text DEFAULT 'stop'::text NOT NULL,
+    desired text NOT NULL,
+    run integer DEFAULT 1 NOT NULL,
+    generation bigint DEFAULT 1 NOT NULL,
+    converged_generation bigint DEFAULT 0 NOT NULL,
+    revision bigint DEFAULT 1 NOT NULL,
+    attempts integer DEFAULT 0 NOT NULL,
+    excluded_hosts uuid[] DEFAULT '{}'::uuid[] NOT NULL,
+    next_wake_at timestamp with time zone,
+    deadline_at timestamp with time zone,
+    status text NOT NULL,
+    status_code text DEFAULT ''::text NOT NULL,
+    status_detail text DEFAULT ''::text NOT NULL,
+    ever_ran boolean DEFAULT false NOT NULL,
+    operation_id uuid,
+    price_book_id uuid,
+    locked_price_version_id uuid,
+    locked_price numeric(24,12),
+    currency text NOT NULL,
+    simulated boolean DEFAULT false NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    accepted_at timestamp with time zone NOT NULL,
+    intent_at timestamp with time zone NOT NULL,
+    started_at timestamp with time zone,
+    deleted_at timestamp with time zone,
+    CONSTRAINT instances_desired CHECK ((desired = ANY (ARRAY['running'::text, 'stopped'::text, 'deleted'::text]))),
+    CONSTRAINT instances_recovery CHECK ((recovery = ANY (ARRAY['restart'::text, 'restart_unfenced'::text, 'stop'::text]))),
+    CONSTRAINT instances_run CHECK ((run >= 0)),
+    CONSTRAINT instances_status CHECK ((status = ANY (ARRAY['queued'::text, 'placing'::text, 'preparing'::text, 'running'::text, 'stopping'::text, 'stopped'::text, 'resizing'::text, 'interrupted'::text, 'failed'::text, 'deleting'::text, 'deleted'::text])))
+);
+
+ALTER TABLE ONLY public.instances FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.invoice_lines (
+    org_id uuid NOT NULL,
+    invoice_id uuid NOT NULL,
+    line_no integer NOT NULL,
+    project_id uuid NOT NULL,
+    project_name text NOT NULL,
+    description text NOT NULL,
+    meter text NOT NULL,
+    sku_id uuid NOT NULL,
+    sku_code text NOT NULL,
+    isolation_gpu text NOT NULL,
+    isolation_host text NOT NULL,
+    pricing_kind text NOT NULL,
+    price_version_id uuid,
+    tier integer DEFAULT 0 NOT NULL,
+    tax_category text NOT NULL,
+    quantity numeric(38,0) NOT NULL,
+    quantity_unit text NOT NULL,
+    divisor numeric(38,0) NOT NULL,
+    unit_price numeric(24,12) NOT NULL,
+    amount_minor bigint NOT NULL,
+    simulated boolean DEFAULT false NOT NULL
+);
+
+ALTER TABLE ONLY public.invoice_lines FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.invoice_numbers (
+    series text NOT NULL,
+    year integer NOT NULL,
+    kind text NOT NULL,
+    last integer DEFAULT 0 NOT NULL,
+    last_at timestamp with time zone
+);
+
+CREATE TABLE public.invoice_runs (
+    id uuid NOT NULL,
+    period text NOT NULL,
+    status text DEFAULT 'running'::text NOT NULL,
+    created_by text DEFAULT ''::text NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    finished_at timestamp with time zone,
+    result jsonb DEFAULT '{}'::jsonb NOT NULL
+);
+
+CREATE TABLE public.invoice_taxes (
+    org_id uuid NOT NULL,
+    invoice_id uuid NOT NULL,
+    category text NOT NULL,
+    rate numeric(9,6) NOT NULL,
+    base_minor bigint NOT NULL,
+    amount_minor bigint NOT NULL,
+    note text DEFAULT ''::text NOT NULL
+);
+
+ALTER TABLE ONLY public.invoice_taxes FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.invoices (
+    org_id uuid NOT NULL,
+    id uuid NOT NULL,
+    kind text DEFAULT 'usage'::text NOT NULL,
+    period text NOT NULL,
+    period_from timestamp with time zone NOT NULL,
+    period_to timestamp with time zone NOT NULL,
+    close_no integer DEFAULT 0 NOT NULL,
+    live boolean DEFAULT true NOT NULL,
+    replaces uuid,
+    status text DEFAULT 'draft'::text NOT NULL,
+    series text DEFAULT ''::text NOT NULL,
+    number text,
+    currency text NOT NULL,
+    seller jsonb DEFAULT '{}'::jsonb NOT NULL,
+    buyer jsonb DEFAULT '{}'::jsonb NOT NULL,
+    subtotal_minor bigint NOT NULL,
+    tax_minor bigint NOT NULL,
+    total_minor bigint NOT NULL,
+    content_hash bytea NOT NULL,
+    engine_version text NOT NULL,
+    inputs jsonb DEFAULT '{}'::jsonb NOT NULL,
+    inputs_hash bytea NOT NULL,
+    segment_count bigint DEFAULT 0 NOT NULL,
+    max_recorded_at timestamp with time zone,
+    simulated boolean DEFAULT false NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    finalized_at timestamp with time zone,
+    CONSTRAINT invoices_kind CHECK ((kind = ANY (ARRAY['usage'::text, 'credit_note'::text, 'advance'::text]))),
+    CONSTRAINT invoices_numbered CHECK (((status = 'open'::text) = (number IS NOT NULL))),
+    CONSTRAINT invoices_status CHECK ((status = ANY (ARRAY['draft'::text, 'open'::text]))),
+    CONSTRAINT invoices_total CHECK ((total_minor = (subtotal_minor + tax_minor)))
+);
+
+ALTER TABLE ONLY public.invoices FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.join_tokens (
+    id uuid NOT NULL,
+    hash bytea NOT NULL,
+    pool_id text NOT NULL,
+    host_name text DEFAULT ''::text NOT NULL,
+    cidr text DEFAULT ''::text NOT NULL,
+    auto_approve boolean DEFAULT false NOT NULL,
+    max_hosts integer DEFAULT 1 NOT NULL,
+    used integer DEFAULT 0 NOT NULL,
+    created_by text DEFAULT ''::text NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    expires_at timestamp with time zone NOT NULL,
+    revoked_at timestamp with time zone,
+    CONSTRAINT join_tokens_max CHECK (((max_hosts >= 1) AND (max_hosts <= 10000)))
+);
+
+CREATE TABLE public.ledger_journals (
+    org_id uuid NOT NULL,
+    id uuid NOT NULL,
+    kind text NOT NULL,
+    reference_id uuid NOT NULL,
+    currency text NOT NULL,
+    effective_on date NOT NULL,
+    posted_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+ALTER TABLE ONLY public.ledger_journals FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.ledger_postings (
+    org_id uuid NOT NULL,
+    journal_id uuid NOT NULL,
+    line_no integer NOT NULL,
+    account text NOT NULL,
+    amount_minor bigint NOT NULL,
+    currency text NOT NULL,
+    CONSTRAINT ledger_postings_nonzero_ok CHECK (((amount_minor >= '-9000000000000000'::bigint) AND (amount_minor <= '9000000000000000'::bigint)))
+);
+
+ALTER TABLE ONLY public.ledger_postings FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.line_subjects (
+    org_id uuid NOT NULL,
+    invoice_id uuid NOT NULL,
+    line_no integer NOT NULL,
+    subject_id uuid NOT NULL,
+    subject_name text DEFAULT ''::text NOT NULL,
+    quantity numeric(38,0) NOT NULL,
+    segment_count bigint NOT NULL,
+    amount_minor bigint NOT NULL,
+    hash bytea NOT NULL
+);
+
+ALTER TABLE ONLY public.line_subjects FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.liveness_writers (
+    cell_id text NOT NULL,
+    since timestamp with time zone NOT NULL,
+    last_write_at timestamp with time zone NOT NULL
+);
+
+CREATE TABLE public.observed_slices (
+    host_id uuid NOT NULL,
+    slice_key text NOT NULL,
+    assignment_id uuid,
+    fence bigint DEFAULT 0 NOT NULL,
+    run integer DEFAULT 0 NOT NULL,
+    state text NOT NULL,
+    run_state text DEFAULT 'none'::text NOT NULL,
+    gpu_uuid text DEFAULT ''::text NOT NULL,
+    gpu_mode text DEFAULT ''::text NOT NULL,
+    profile text DEFAULT ''::text NOT NULL,
+    start_unit integer DEFAULT 0 NOT NULL,
+    size_units integer DEFAULT 0 NOT NULL,
+    device_uuid text DEFAULT ''::text NOT NULL,
+    memory_mib bigint DEFAULT 0 NOT NULL,
+    sm_count integer DEFAULT 0 NOT NULL,
+    reason_code text DEFAULT ''::text NOT NULL,
+    reason_detail text DEFAULT ''::text NOT NULL,
+    session bigint NOT NULL,
+    sequence bigint NOT NULL,
+    since timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    seen_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT observed_slices_run_state CHECK ((run_state = ANY (ARRAY['none'::text, 'preparing'::text, 'running'::text, 'exited'::text, 'failed'::text]))),
+    CONSTRAINT observed_slices_state CHECK ((state = ANY (ARRAY['free'::text, 'claimed'::text, 'present'::text, 'reclaiming'::text, 'orphan'::text, 'quarantined'::text, 'unknown'::text])))
+);
+
+CREATE TABLE public.offers (
+    id text NOT NULL,
+    sku_id uuid NOT NULL,
+    pool_id text NOT NULL,
+    region_id text NOT NULL,
+    enabled boolean DEFAULT true NOT NULL,
+    simulated boolean DEFAULT false NOT NULL,
+    generation bigint DEFAULT 1 NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    updated_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT offers_slug CHECK ((id ~ '^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$'::text))
+);
+
+CREATE TABLE public.operations (
+    org_id uuid NOT NULL,
+    id uuid NOT NULL,
+    project_id uuid NOT NULL,
+    kind text NOT NULL,
+    subject_id uuid NOT NULL,
+    generation bigint NOT NULL,
+    status text DEFAULT 'queued'::text NOT NULL,
+    step text DEFAULT ''::text NOT NULL,
+    percent integer DEFAULT 0 NOT NULL,
+    problem jsonb,
+    superseded_by uuid,
+    request_id text DEFAULT ''::text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    deadline_at timestamp with time zone,
+    finished_at timestamp with time zone,
+    revision bigint DEFAULT 1 NOT NULL,
+    CONSTRAINT operations_percent CHECK (((percent >= 0) AND (percent <= 100))),
+    CONSTRAINT operations_status CHECK ((status = ANY (ARRAY['queued'::text, 'running'::text, 'succeeded'::text, 'failed'::text, 'cancelled'::text])))
+);
+
+ALTER TABLE ONLY public.operations FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.operator_keys (
+    id uuid NOT NULL,
+    name text NOT NULL,
+    role text NOT NULL,
+    hash bytea NOT NULL,
+    scopes text[] NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    expires_at timestamp with time zone,
+    last_used_at timestamp with time zone,
+    revoked_at timestamp with time zone
+);
+
+CREATE TABLE public.organization_price_books (
+    org_id uuid NOT NULL,
+    price_book_id uuid NOT NULL,
+    during tstzrange NOT NULL
+);
+
+ALTER TABLE ONLY public.organization_price_books FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.organizations (
+    id uuid NOT NULL,
+    name text NOT NULL,
+    currency text NOT NULL,
+    quota_instances integer DEFAULT 0 NOT NULL,
+    quota_gpus integer DEFAULT 0 NOT NULL,
+    rate_read integer DEFAULT 600 NOT NULL,
+    rate_write integer DEFAULT 120 NOT NULL,
+    rate_launch integer DEFAULT 60 NOT NULL,
+    session_epoch bigint DEFAULT 1 NOT NULL,
+    suspended_at timestamp with time zone,
+    billing_name text DEFAULT ''::text NOT NULL,
+    billing_address text DEFAULT ''::text NOT NULL,
+    billing_country text DEFAULT ''::text NOT NULL,
+    tax_id text DEFAULT ''::text NOT NULL,
+    generation bigint DEFAULT 1 NOT NULL,
+    revision bigint DEFAULT 1 NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT organizations_currency CHECK ((currency ~ '^[A-Z]{3}$'::text)),
+    CONSTRAINT organizations_quota_gpus CHECK ((quota_gpus >= 0)),
+    CONSTRAINT organizations_quota_instances CHECK ((quota_instances >= 0)),
+    CONSTRAINT organizations_rate_launch CHECK ((rate_launch > 0)),
+    CONSTRAINT organizations_rate_read CHECK ((rate_read > 0)),
+    CONSTRAINT organizations_rate_write CHECK ((rate_write > 0))
+);
+
+ALTER TABLE ONLY public.organizations FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.outbox (
+    id bigint NOT NULL,
+    kind text NOT NULL,
+    key text NOT NULL,
+    reason text DEFAULT ''::text NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    sent_at timestamp with time zone,
+    attempts integer DEFAULT 0 NOT NULL,
+    next_attempt_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+ALTER TABLE public.outbox ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.outbox_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE public.placement_changes (
+    id bigint NOT NULL,
+    tx xid8 DEFAULT pg_current_xact_id() NOT NULL,
+    cell_id text NOT NULL,
+    gpu_id uuid NOT NULL
+);
+
+ALTER TABLE public.placement_changes ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.placement_changes_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE public.pools (
+    id text NOT NULL,
+    cell_id text NOT NULL,
+    tenancy text DEFAULT 'one_org_per_host'::text NOT NULL,
+    modes text[] DEFAULT '{whole,mig,mps,timeslice}'::text[] NOT NULL,
+    oversubscription numeric(6,3) DEFAULT 1.0 NOT NULL,
+    fence text DEFAULT 'none'::text NOT NULL,
+    grid jsonb DEFAULT '{}'::jsonb NOT NULL,
+    auto_approve boolean DEFAULT false NOT NULL,
+    generation bigint DEFAULT 1 NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT pools_oversubscription CHECK ((oversubscription >= (1)::numeric)),
+    CONSTRAINT pools_tenancy CHECK ((tenancy = ANY (ARRAY['one_org_per_host'::text, 'shared'::text])))
+);
+
+CREATE TABLE public.price_books (
+    id uuid NOT NULL,
+    name text NOT NULL,
+    currency text NOT NULL,
+    is_default boolean DEFAULT false NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT price_books_currency CHECK ((currency ~ '^[A-Z]{3}$'::text))
+);
+
+CREATE TABLE public.price_versions (
+    id uuid NOT NULL,
+    price_book_id uuid NOT NULL,
+    version integer NOT NULL,
+    effective_from timestamp with time zone NOT NULL,
+    created_by text DEFAULT ''::text NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+CREATE TABLE public.prices (
+    price_version_id uuid NOT NULL,
+    sku_id uuid NOT NULL,
+    meter text NOT NULL,
+    amount numeric(24,12) NOT NULL,
+    CONSTRAINT prices_amount CHECK ((amount >= (0)::numeric))
+);
+
+CREATE TABLE public.projects (
+    org_id uuid NOT NULL,
+    id uuid NOT NULL,
+    name text NOT NULL,
+    generation bigint DEFAULT 1 NOT NULL,
+    revision bigint DEFAULT 1 NOT NULL,
+    created_at timestamp with time zone NOT NULL
+);
+
+ALTER TABLE ONLY public.projects FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.quota_claims (
+    org_id uuid NOT NULL,
+    instance_id uuid NOT NULL,
+    instances integer DEFAULT 1 NOT NULL,
+    gpus integer NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+ALTER TABLE ONLY public.quota_claims FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.quota_usage (
+    org_id uuid NOT NULL,
+    instances integer DEFAULT 0 NOT NULL,
+    gpus integer DEFAULT 0 NOT NULL,
+    CONSTRAINT quota_usage_gpus CHECK ((gpus >= 0)),
+    CONSTRAINT quota_usage_instances CHECK ((instances >= 0))
+);
+
+ALTER TABLE ONLY public.quota_usage FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.regions (
+    id text NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+CREATE TABLE public.run_proofs (
+    org_id uuid NOT NULL,
+    assignment_id uuid NOT NULL,
+    instance_id uuid NOT NULL,
+    run integer NOT NULL,
+    host_id uuid NOT NULL,
+    started_at timestamp with time zone NOT NULL,
+    last_proof_at timestamp with time zone NOT NULL,
+    ended_at timestamp with time zone,
+    device_uuids text[] DEFAULT '{}'::text[] NOT NULL,
+    CONSTRAINT run_proofs_order CHECK ((last_proof_at >= started_at))
+);
+
+ALTER TABLE ONLY public.run_proofs FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.skus (
+    id uuid NOT NULL,
+    code text NOT NULL,
+    content_hash bytea NOT NULL,
+    gpu_model text NOT NULL,
+    mode text NOT NULL,
+    gpu_mode text NOT NULL,
+    profile text DEFAULT ''::text NOT NULL,
+    gpu_count integer NOT NULL,
+    memory_mib bigint NOT NULL,
+    sm_count integer,
+    sm_percent integer,
+    isolation_gpu text NOT NULL,
+    isolation_host text NOT NULL,
+    vcpu integer NOT NULL,
+    ram_mib bigint NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT skus_gpu_count CHECK (((gpu_count >= 1) AND (gpu_count <= 64))),
+    CONSTRAINT skus_isolation_gpu CHECK ((isolation_gpu = ANY (ARRAY['dedicated'::text, 'partitioned'::text, 'limited'::text, 'shared'::text]))),
+    CONSTRAINT skus_isolation_host CHECK ((isolation_host = ANY (ARRAY['single_org_host'::text, 'vm'::text, 'sandboxed'::text, 'shared_kernel'::text]))),
+    CONSTRAINT skus_memory CHECK ((memory_mib > 0)),
+    CONSTRAINT skus_mode CHECK ((mode = ANY (ARRAY['whole'::text, 'mig'::text, 'mps'::text, 'timeslice'::text]))),
+    CONSTRAINT skus_ram CHECK ((ram_mib > 0)),
+    CONSTRAINT skus_vcpu CHECK ((vcpu > 0))
+);
+
+CREATE TABLE public.usage_segments (
+    org_id uuid NOT NULL,
+    id uuid NOT NULL,
+    subject_kind text NOT NULL,
+    subject_id uuid NOT NULL,
+    project_id uuid NOT NULL,
+    meter text NOT NULL,
+    start_id uuid NOT NULL,
+    seq bigint NOT NULL,
+    run integer DEFAULT 0 NOT NULL,
+    assignment_id uuid,
+    units bigint NOT NULL,
+    sku_id uuid NOT NULL,
+    sku_snapshot jsonb NOT NULL,
+    price_book_id uuid,
+    locked_price_version_id uuid,
+    pricing_kind text DEFAULT 'on_demand'::text NOT NULL,
+    region text NOT NULL,
+    isolation_gpu text NOT NULL,
+    isolation_host text NOT NULL,
+    subject_name text NOT NULL,
+    labels jsonb DEFAULT '{}'::jsonb NOT NULL,
+    open_reason text NOT NULL,
+    close_reason text DEFAULT ''::text NOT NULL,
+    fault_party text DEFAULT ''::text NOT NULL,
+    evidence jsonb DEFAULT '{}'::jsonb NOT NULL,
+    simulated boolean DEFAULT false NOT NULL,
+    recorded_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    billing_period text NOT NULL,
+    close_no integer DEFAULT 0 NOT NULL,
+    during tstzrange NOT NULL,
+    revision bigint DEFAULT 1 NOT NULL,
+    CONSTRAINT usage_segments_bounds CHECK (((NOT isempty(during)) AND lower_inc(during) AND (NOT upper_inc(during)) AND (NOT lower_inf(during)))),
+    CONSTRAINT usage_segments_period CHECK ((billing_period ~ '^\d{4}-\d{2}$'::text)),
+    CONSTRAINT usage_segments_pricing CHECK ((pricing_kind = ANY (ARRAY['on_demand'::text, 'reserved'::text, 'spot'::text]))),
+    CONSTRAINT usage_segments_units CHECK ((units > 0))
+);
+
+ALTER TABLE ONLY public.usage_segments FORCE ROW LEVEL SECURITY;
+
+ALTER TABLE ONLY public.api_keys
+    ADD CONSTRAINT api_keys_id UNIQUE (id);
+
+ALTER TABLE ONLY public.api_keys
+    ADD CONSTRAINT api_keys_pkey PRIMARY KEY (org_id, id);
+
+ALTER TABLE ONLY public.assignments
+    ADD CONSTRAINT assignments_id UNIQUE (id);
+
+ALTER TABLE ONLY public.assignments
+    ADD CONSTRAINT assignments_pkey PRIMARY KEY (org_id, id);
+
+ALTER TABLE ONLY public.audit_log
+    ADD CONSTRAINT audit_log_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.billing_accounts
+    ADD CONSTRAINT billing_accounts_pkey PRIMARY KEY (org_id);
+
+ALTER TABLE ONLY public.business_clock
+    ADD CONSTRAINT business_clock_pkey PRIMARY KEY (one);
+
+ALTER TABLE ONLY public.cells
+    ADD CONSTRAINT cells_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.claim_cells
+    ADD CONSTRAINT claim_cells_pkey PRIMARY KEY (gpu_id, unit);
+
+ALTER TABLE ONLY public.claim_slots
+    ADD CONSTRAINT claim_slots_pkey PRIMARY KEY (claim_id, gpu_id, start_unit);
+
+ALTER TABLE ONLY public.claims
+    ADD CONSTRAINT claims_holder UNIQUE (kind, holder_id);
+
+ALTER TABLE ONLY public.claims
+    ADD CONSTRAINT claims_id UNIQUE (id);
+
+ALTER TABLE ONLY public.claims
+    ADD CONSTRAINT claims_pkey PRIMARY KEY (org_id, id);
+
+ALTER TABLE ONLY public.events
+    ADD CONSTRAINT events_pkey PRIMARY KEY (tx, id);
+
+ALTER TABLE ONLY public.gpu_bindings
+    ADD CONSTRAINT gpu_bindings_pair UNIQUE (gpu_id, org_id);
+
+ALTER TABLE ONLY public.gpu_bindings
+    ADD CONSTRAINT gpu_bindings_pkey PRIMARY KEY (gpu_id);
+
+ALTER TABLE ONLY public.gpu_inventories
+    ADD CONSTRAINT gpu_inventories_pkey PRIMARY KEY (hash);
+
+ALTER TABLE ONLY public.gpus
+    ADD CONSTRAINT gpus_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.gpus
+    ADD CONSTRAINT gpus_uuid UNIQUE (host_id, uuid);
+
+ALTER TABLE ONLY public.host_bindings
+    ADD CONSTRAINT host_bindings_pair UNIQUE (host_id, org_id);
+
+ALTER TABLE ONLY public.host_bindings
+    ADD CONSTRAINT host_bindings_pkey PRIMARY KEY (host_id);
+
+ALTER TABLE ONLY public.host_desired
+    ADD CONSTRAINT host_desired_pkey PRIMARY KEY (tx, id);
+
+ALTER TABLE ONLY public.host_liveness
+    ADD CONSTRAINT host_liveness_pkey PRIMARY KEY (host_id);
+
+ALTER TABLE ONLY public.host_sessions
+    ADD CONSTRAINT host_sessions_pkey PRIMARY KEY (host_id);
+
+ALTER TABLE ONLY public.hosts
+    ADD CONSTRAINT hosts_name UNIQUE (name);
+
+ALTER TABLE ONLY public.hosts
+    ADD CONSTRAINT hosts_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.idempotency_keys
+    ADD CONSTRAINT idempotency_keys_pkey PRIMARY KEY (org_id, method, path, key);
+
+ALTER TABLE ONLY public.installations
+    ADD CONSTRAINT installations_pkey PRIMARY KEY (one);
+
+ALTER TABLE ONLY public.instances
+    ADD CONSTRAINT instances_client_token UNIQUE (org_id, client_token);
+
+ALTER TABLE ONLY public.instances
+    ADD CONSTRAINT instances_id UNIQUE (id);
+
+ALTER TABLE ONLY public.instances
+    ADD CONSTRAINT instances_pkey PRIMARY KEY (org_id, id);
+
+ALTER TABLE ONLY public.invoice_lines
+    ADD CONSTRAINT invoice_lines_pkey PRIMARY KEY (invoice_id, line_no);
+
+ALTER TABLE ONLY public.invoice_numbers
+    ADD CONSTRAINT invoice_numbers_pkey PRIMARY KEY (series, year, kind);
+
+ALTER TABLE ONLY public.invoice_runs
+    ADD CONSTRAINT invoice_runs_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.invoice_taxes
+    ADD CONSTRAINT invoice_taxes_pkey PRIMARY KEY (invoice_id, category, rate);
+
+ALTER TABLE ONLY public.invoices
+    ADD CONSTRAINT invoices_id UNIQUE (id);
+
+ALTER TABLE ONLY public.invoices
+    ADD CONSTRAINT invoices_number UNIQUE (number);
+
+ALTER TABLE ONLY public.invoices
+    ADD CONSTRAINT invoices_pkey PRIMARY KEY (org_id, id);
+
+ALTER TABLE ONLY public.join_tokens
+    ADD CONSTRAINT join_tokens_hash UNIQUE (hash);
+
+ALTER TABLE ONLY public.join_tokens
+    ADD CONSTRAINT join_tokens_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.ledger_journals
+    ADD CONSTRAINT ledger_journals_id UNIQUE (id);
+
+ALTER TABLE ONLY public.ledger_journals
+    ADD CONSTRAINT ledger_journals_once UNIQUE (kind, reference_id);
+
+ALTER TABLE ONLY public.ledger_journals
+    ADD CONSTRAINT ledger_journals_pkey PRIMARY KEY (org_id, id);
+
+ALTER TABLE ONLY public.ledger_postings
+    ADD CONSTRAINT ledger_postings_pkey PRIMARY KEY (journal_id, line_no);
+
+ALTER TABLE ONLY public.line_subjects
+    ADD CONSTRAINT line_subjects_pkey PRIMARY KEY (invoice_id, line_no, subject_id);
+
+ALTER TABLE ONLY public.liveness_writers
+    ADD CONSTRAINT liveness_writers_pkey PRIMARY KEY (cell_id);
+
+ALTER TABLE ONLY public.observed_slices
+    ADD CONSTRAINT observed_slices_pkey PRIMARY KEY (host_id, slice_key);
+
+ALTER TABLE ONLY public.offers
+    ADD CONSTRAINT offers_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.operations
+    ADD CONSTRAINT operations_id UNIQUE (id);
+
+ALTER TABLE ONLY public.operations
+    ADD CONSTRAINT operations_pkey PRIMARY KEY (org_id, id);
+
+ALTER TABLE ONLY public.operator_keys
+    ADD CONSTRAINT operator_keys_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.organization_price_books
+    ADD CONSTRAINT organization_price_books_no_overlap EXCLUDE USING gist (org_id WITH =, during WITH &&);
+
+ALTER TABLE ONLY public.organization_price_books
+    ADD CONSTRAINT organization_price_books_pkey PRIMARY KEY (org_id, price_book_id, during);
+
+ALTER TABLE ONLY public.organizations
+    ADD CONSTRAINT organizations_name UNIQUE (name);
+
+ALTER TABLE ONLY public.organizations
+    ADD CONSTRAINT organizations_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.outbox
+    ADD CONSTRAINT outbox_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.placement_changes
+    ADD CONSTRAINT placement_changes_pkey PRIMARY KEY (tx, id);
+
+ALTER TABLE ONLY public.pools
+    ADD CONSTRAINT pools_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.price_books
+    ADD CONSTRAINT price_books_name UNIQUE (name);
+
+ALTER TABLE ONLY public.price_books
+    ADD CONSTRAINT price_books_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.price_versions
+    ADD CONSTRAINT price_versions_number UNIQUE (price_book_id, version);
+
+ALTER TABLE ONLY public.price_versions
+    ADD CONSTRAINT price_versions_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.price_versions
+    ADD CONSTRAINT price_versions_start UNIQUE (price_book_id, effective_from);
+
+ALTER TABLE ONLY public.prices
+    ADD CONSTRAINT prices_pkey PRIMARY KEY (price_version_id, sku_id, meter);
+
+ALTER TABLE ONLY public.projects
+    ADD CONSTRAINT projects_id UNIQUE (id);
+
+ALTER TABLE ONLY public.projects
+    ADD CONSTRAINT projects_name UNIQUE (org_id, name);
+
+ALTER TABLE ONLY public.projects
+    ADD CONSTRAINT projects_pkey PRIMARY KEY (org_id, id);
+
+ALTER TABLE ONLY public.quota_claims
+    ADD CONSTRAINT quota_claims_pkey PRIMARY KEY (org_id, instance_id);
+
+ALTER TABLE ONLY public.quota_usage
+    ADD CONSTRAINT quota_usage_pkey PRIMARY KEY (org_id);
+
+ALTER TABLE ONLY public.regions
+    ADD CONSTRAINT regions_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.run_proofs
+    ADD CONSTRAINT run_proofs_pkey PRIMARY KEY (org_id, assignment_id);
+
+ALTER TABLE ONLY public.skus
+    ADD CONSTRAINT skus_code UNIQUE (code);
+
+ALTER TABLE ONLY public.skus
+    ADD CONSTRAINT skus_content UNIQUE (content_hash);
+
+ALTER TABLE ONLY public.skus
+    ADD CONSTRAINT skus_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.usage_segments
+    ADD CONSTRAINT usage_segments_id UNIQUE (id);
+
+ALTER TABLE ONLY public.usage_segments
+    ADD CONSTRAINT usage_segments_no_overlap EXCLUDE USING gist (org_id WITH =, subject_id WITH =, meter WITH =, during WITH &&);
+
+ALTER TABLE ONLY public.usage_segments
+    ADD CONSTRAINT usage_segments_pkey PRIMARY KEY (org_id, id);
+
+ALTER TABLE ONLY public.usage_segments
+    ADD CONSTRAINT usage_segments_seq UNIQUE (org_id, subject_id, meter, seq);
+
+CREATE INDEX assignments_by_host ON public.assignments USING btree (host_id) WHERE (state <> 'released'::text);
+
+CREATE INDEX assignments_by_instance ON public.assignments USING btree (org_id, instance_id);
+
+CREATE UNIQUE INDEX assignments_one_live ON public.assignments USING btree (instance_id, run) WHERE (state = ANY (ARRAY['claimed'::text, 'applied'::text]));
+
+CREATE INDEX audit_log_by_org ON public.audit_log USING btree (org_id, id);
+
+CREATE INDEX claim_cells_by_claim ON public.claim_cells USING btree (claim_id);
+
+CREATE INDEX claim_slots_by_gpu ON public.claim_slots USING btree (gpu_id);
+
+CREATE INDEX claims_by_host ON public.claims USING btree (host_id);
+
+CREATE INDEX events_by_org ON public.events USING btree (org_id, tx, id);
+
+CREATE INDEX gpus_by_shape ON public.gpus USING btree (cell_id, model, mode_observed);
+
+CREATE INDEX host_desired_by_host ON public.host_desired USING btree (host_id, tx, id);
+
+CREATE INDEX hosts_wake ON public.hosts USING btree (next_wake_at) WHERE (next_wake_at IS NOT NULL);
+
+CREATE INDEX idempotency_keys_age ON public.idempotency_keys USING btree (created_at);
+
+CREATE INDEX instances_list ON public.instances USING btree (org_id, project_id, id DESC);
+
+CREATE UNIQUE INDEX instances_name ON public.instances USING btree (org_id, project_id, name) WHERE (desired <> 'deleted'::text);
+
+CREATE INDEX instances_unconverged ON public.instances USING btree (id) WHERE (converged_generation <> generation);
+
+CREATE INDEX instances_wake ON public.instances USING btree (next_wake_at) WHERE (next_wake_at IS NOT NULL);
+
+CREATE UNIQUE INDEX invoices_billed_once ON public.invoices USING btree (org_id, period, close_no) WHERE (live AND (kind = 'usage'::text));
+
+CREATE INDEX observed_slices_assignment ON public.observed_slices USING btree (assignment_id);
+
+CREATE INDEX operations_list ON public.operations USING btree (org_id, project_id, id DESC);
+
+CREATE INDEX operations_subject ON public.operations USING btree (org_id, subject_id, id DESC);
+
+CREATE INDEX outbox_sent ON public.outbox USING btree (sent_at) WHERE (sent_at IS NOT NULL);
+
+CREATE INDEX outbox_unsent ON public.outbox USING btree (id) WHERE (sent_at IS NULL);
+
+CREATE INDEX outbox_unsent_key ON public.outbox USING btree (kind, key) WHERE (sent_at IS NULL);
+
+CREATE UNIQUE INDEX price_books_default ON public.price_books USING btree (currency) WHERE is_default;
+
+CREATE INDEX run_proofs_instance ON public.run_proofs USING btree (org_id, instance_id);
+
+CREATE UNIQUE INDEX usage_segments_one_open ON public.usage_segments USING btree (subject_id, meter) WHERE upper_inf(during);
+
+CREATE INDEX usage_segments_period ON public.usage_segments USING btree (org_id, billing_period);
+
+CREATE INDEX usage_segments_subject ON public.usage_segments USING btree (org_id, subject_id, meter, seq);
+
+CREATE TRIGGER audit_log_immutable BEFORE DELETE OR UPDATE ON public.audit_log FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER audit_log_no_truncate BEFORE TRUNCATE ON public.audit_log FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
+
+CREATE CONSTRAINT TRIGGER claim_slots_cells AFTER INSERT ON public.claim_slots DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.claim_slots_cells();
+
+CREATE TRIGGER claim_slots_unbind AFTER DELETE ON public.claim_slots FOR EACH ROW WHEN ((old.bound_gpu_id IS NOT NULL)) EXECUTE FUNCTION public.claim_slots_unbind();
+
+CREATE TRIGGER claims_count_host AFTER INSERT OR DELETE OR UPDATE ON public.claims FOR EACH ROW EXECUTE FUNCTION public.claims_count_host();
+
+CREATE TRIGGER claims_unbind AFTER DELETE ON public.claims FOR EACH ROW WHEN ((old.bound_host_id IS NOT NULL)) EXECUTE FUNCTION public.claims_unbind();
+
+CREATE TRIGGER gpu_inventories_immutable BEFORE DELETE OR UPDATE ON public.gpu_inventories FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER gpu_inventories_no_truncate BEFORE TRUNCATE ON public.gpu_inventories FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER invoice_lines_guard BEFORE INSERT OR DELETE OR UPDATE ON public.invoice_lines FOR EACH ROW EXECUTE FUNCTION public.invoice_parts_guard();
+
+CREATE TRIGGER invoice_lines_no_truncate BEFORE TRUNCATE ON public.invoice_lines FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER invoice_taxes_guard BEFORE INSERT OR DELETE OR UPDATE ON public.invoice_taxes FOR EACH ROW EXECUTE FUNCTION public.invoice_parts_guard();
+
+CREATE TRIGGER invoice_taxes_no_truncate BEFORE TRUNCATE ON public.invoice_taxes FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER invoices_guard BEFORE DELETE OR UPDATE ON public.invoices FOR EACH ROW EXECUTE FUNCTION public.invoices_guard();
+
+CREATE TRIGGER invoices_no_truncate BEFORE TRUNCATE ON public.invoices FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
+
+CREATE CONSTRAINT TRIGGER ledger_journal_balances AFTER INSERT OR DELETE OR UPDATE ON public.ledger_postings DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.ledger_journal_balances();
+
+CREATE TRIGGER ledger_journal_closed BEFORE INSERT ON public.ledger_postings FOR EACH ROW EXECUTE FUNCTION public.ledger_journal_closed();
+
+CREATE TRIGGER ledger_journals_immutable BEFORE DELETE OR UPDATE ON public.ledger_journals FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER ledger_journals_no_truncate BEFORE TRUNCATE ON public.ledger_journals FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER ledger_postings_immutable BEFORE DELETE OR UPDATE ON public.ledger_postings FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER ledger_postings_no_truncate BEFORE TRUNCATE ON public.ledger_postings FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER line_subjects_guard BEFORE INSERT OR DELETE OR UPDATE ON public.line_subjects FOR EACH ROW EXECUTE FUNCTION public.invoice_parts_guard();
+
+CREATE TRIGGER line_subjects_no_truncate BEFORE TRUNCATE ON public.line_subjects FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER price_versions_immutable BEFORE DELETE OR UPDATE ON public.price_versions FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER price_versions_no_truncate BEFORE TRUNCATE ON public.price_versions FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER prices_immutable BEFORE DELETE OR UPDATE ON public.prices FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER prices_no_truncate BEFORE TRUNCATE ON public.prices FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER quota_claims_count AFTER INSERT OR DELETE OR UPDATE ON public.quota_claims FOR EACH ROW EXECUTE FUNCTION public.quota_claims_count();
+
+CREATE TRIGGER skus_immutable BEFORE DELETE OR UPDATE ON public.skus FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER skus_no_truncate BEFORE TRUNCATE ON public.skus FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER usage_segments_no_truncate BEFORE TRUNCATE ON public.usage_segments FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
+
+ALTER TABLE ONLY public.api_keys
+    ADD CONSTRAINT api_keys_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
+
+ALTER TABLE ONLY public.api_keys
+    ADD CONSTRAINT api_keys_project FOREIGN KEY (org_id, project_id) REFERENCES public.projects(org_id, id);
+
+ALTER TABLE ONLY public.assignments
+    ADD CONSTRAINT assignments_cell FOREIGN KEY (cell_id) REFERENCES public.cells(id);
+
+ALTER TABLE ONLY public.assignments
+    ADD CONSTRAINT assignments_host FOREIGN KEY (host_id) REFERENCES public.hosts(id);
+
+ALTER TABLE ONLY public.assignments
+    ADD CONSTRAINT assignments_instance FOREIGN KEY (org_id, instance_id) REFERENCES public.instances(org_id, id);
+
+ALTER TABLE ONLY public.assignments
+    ADD CONSTRAINT assignments_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
+
+ALTER TABLE ONLY public.cells
+    ADD CONSTRAINT cells_region FOREIGN KEY (region_id) REFERENCES public.regions(id);
+
+ALTER TABLE ONLY public.claim_cells
+    ADD CONSTRAINT claim_cells_claim FOREIGN KEY (org_id, claim_id) REFERENCES public.claims(org_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.claim_cells
+    ADD CONSTRAINT claim_cells_gpu FOREIGN KEY (gpu_id) REFERENCES public.gpus(id);
+
+ALTER TABLE ONLY public.claim_slots
+    ADD CONSTRAINT claim_slots_claim FOREIGN KEY (org_id, claim_id) REFERENCES public.claims(org_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.claim_slots
+    ADD CONSTRAINT claim_slots_gpu FOREIGN KEY (gpu_id) REFERENCES public.gpus(id);
+
+ALTER TABLE ONLY public.claim_slots
+    ADD CONSTRAINT claim_slots_gpu_binding FOREIGN KEY (bound_gpu_id, org_id) REFERENCES public.gpu_bindings(gpu_id, org_id);
+
+ALTER TABLE ONLY public.claims
+    ADD CONSTRAINT claims_cell FOREIGN KEY (cell_id) REFERENCES public.cells(id);
+
+ALTER TABLE ONLY public.claims
+    ADD CONSTRAINT claims_host FOREIGN KEY (host_id) REFERENCES public.hosts(id);
+
+ALTER TABLE ONLY public.claims
+    ADD CONSTRAINT claims_host_binding FOREIGN KEY (bound_host_id, org_id) REFERENCES public.host_bindings(host_id, org_id);
+
+ALTER TABLE ONLY public.claims
+    ADD CONSTRAINT claims_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
+
+ALTER TABLE ONLY public.gpu_bindings
+    ADD CONSTRAINT gpu_bindings_gpu FOREIGN KEY (gpu_id) REFERENCES public.gpus(id);
+
+ALTER TABLE ONLY public.gpus
+    ADD CONSTRAINT gpus_cell FOREIGN KEY (cell_id) REFERENCES public.cells(id);
+
+ALTER TABLE ONLY public.gpus
+    ADD CONSTRAINT gpus_host FOREIGN KEY (host_id) REFERENCES public.hosts(id);
+
+ALTER TABLE ONLY public.gpus
+    ADD CONSTRAINT gpus_inventory FOREIGN KEY (inventory_hash) REFERENCES public.gpu_inventories(hash);
+
+ALTER TABLE ONLY public.host_bindings
+    ADD CONSTRAINT host_bindings_host FOREIGN KEY (host_id) REFERENCES public.hosts(id);
+
+ALTER TABLE ONLY public.host_desired
+    ADD CONSTRAINT host_desired_cell FOREIGN KEY (cell_id) REFERENCES public.cells(id);
+
+ALTER TABLE ONLY public.host_desired
+    ADD CONSTRAINT host_desired_host FOREIGN KEY (host_id) REFERENCES public.hosts(id);
+
+ALTER TABLE ONLY public.host_liveness
+    ADD CONSTRAINT host_liveness_host FOREIGN KEY (host_id) REFERENCES public.hosts(id);
+
+ALTER TABLE ONLY public.host_sessions
+    ADD CONSTRAINT host_sessions_host FOREIGN KEY (host_id) REFERENCES public.hosts(id);
+
+ALTER TABLE ONLY public.hosts
+    ADD CONSTRAINT hosts_cell FOREIGN KEY (cell_id) REFERENCES public.cells(id);
+
+ALTER TABLE ONLY public.hosts
+    ADD CONSTRAINT hosts_pool FOREIGN KEY (pool_id) REFERENCES public.pools(id);
+
+ALTER TABLE ONLY public.instances
+    ADD CONSTRAINT instances_cell FOREIGN KEY (cell_id) REFERENCES public.cells(id);
+
+ALTER TABLE ONLY public.instances
+    ADD CONSTRAINT instances_locked_version FOREIGN KEY (locked_price_version_id) REFERENCES public.price_versions(id);
+
+ALTER TABLE ONLY public.instances
+    ADD CONSTRAINT instances_offer FOREIGN KEY (offer_id) REFERENCES public.offers(id);
+
+ALTER TABLE ONLY public.instances
+    ADD CONSTRAINT instances_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
+
+ALTER TABLE ONLY public.instances
+    ADD CONSTRAINT instances_pool FOREIGN KEY (pool_id) REFERENCES public.pools(id);
+
+ALTER TABLE ONLY public.instances
+    ADD CONSTRAINT instances_price_book FOREIGN KEY (price_book_id) REFERENCES public.price_books(id);
+
+ALTER TABLE ONLY public.instances
+    ADD CONSTRAINT instances_project FOREIGN KEY (org_id, project_id) REFERENCES public.projects(org_id, id);
+
+ALTER TABLE ONLY public.instances
+    ADD CONSTRAINT instances_sku FOREIGN KEY (sku_id) REFERENCES public.skus(id);
+
+ALTER TABLE ONLY public.invoice_lines
+    ADD CONSTRAINT invoice_lines_invoice FOREIGN KEY (org_id, invoice_id) REFERENCES public.invoices(org_id, id);
+
+ALTER TABLE ONLY public.invoice_lines
+    ADD CONSTRAINT invoice_lines_sku FOREIGN KEY (sku_id) REFERENCES public.skus(id);
+
+ALTER TABLE ONLY public.invoice_taxes
+    ADD CONSTRAINT invoice_taxes_invoice FOREIGN KEY (org_id, invoice_id) REFERENCES public.invoices(org_id, id);
+
+ALTER TABLE ONLY public.invoices
+    ADD CONSTRAINT invoices_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
+
+ALTER TABLE ONLY public.join_tokens
+    ADD CONSTRAINT join_tokens_pool FOREIGN KEY (pool_id) REFERENCES public.pools(id);
+
+ALTER TABLE ONLY public.ledger_journals
+    ADD CONSTRAINT ledger_journals_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
+
+ALTER TABLE ONLY public.ledger_postings
+    ADD CONSTRAINT ledger_postings_journal FOREIGN KEY (org_id, journal_id) REFERENCES public.ledger_journals(org_id, id);
+
+ALTER TABLE ONLY public.line_subjects
+    ADD CONSTRAINT line_subjects_line FOREIGN KEY (invoice_id, line_no) REFERENCES public.invoice_lines(invoice_id, line_no);
+
+ALTER TABLE ONLY public.liveness_writers
+    ADD CONSTRAINT liveness_writers_cell FOREIGN KEY (cell_id) REFERENCES public.cells(id);
+
+ALTER TABLE ONLY public.observed_slices
+    ADD CONSTRAINT observed_slices_host FOREIGN KEY (host_id) REFERENCES public.hosts(id);
+
+ALTER TABLE ONLY public.offers
+    ADD CONSTRAINT offers_pool FOREIGN KEY (pool_id) REFERENCES public.pools(id);
+
+ALTER TABLE ONLY public.offers
+    ADD CONSTRAINT offers_region FOREIGN KEY (region_id) REFERENCES public.regions(id);
+
+ALTER TABLE ONLY public.offers
+    ADD CONSTRAINT offers_sku FOREIGN KEY (sku_id) REFERENCES public.skus(id);
+
+ALTER TABLE ONLY public.operations
+    ADD CONSTRAINT operations_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
+
+ALTER TABLE ONLY public.operations
+    ADD CONSTRAINT operations_project FOREIGN KEY (org_id, project_id) REFERENCES public.projects(org_id, id);
+
+ALTER TABLE ONLY public.organization_price_books
+    ADD CONSTRAINT organization_price_books_book FOREIGN KEY (price_book_id) REFERENCES public.price_books(id);
+
+ALTER TABLE ONLY public.organization_price_books
+    ADD CONSTRAINT organization_price_books_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
+
+ALTER TABLE ONLY public.placement_changes
+    ADD CONSTRAINT placement_changes_cell FOREIGN KEY (cell_id) REFERENCES public.cells(id);
+
+ALTER TABLE ONLY public.pools
+    ADD CONSTRAINT pools_cell FOREIGN KEY (cell_id) REFERENCES public.cells(id);
+
+ALTER TABLE ONLY public.price_versions
+    ADD CONSTRAINT price_versions_book FOREIGN KEY (price_book_id) REFERENCES public.price_books(id);
+
+ALTER TABLE ONLY public.prices
+    ADD CONSTRAINT prices_sku FOREIGN KEY (sku_id) REFERENCES public.skus(id);
+
+ALTER TABLE ONLY public.prices
+    ADD CONSTRAINT prices_version FOREIGN KEY (price_version_id) REFERENCES public.price_versions(id);
+
+ALTER TABLE ONLY public.projects
+    ADD CONSTRAINT projects_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
+
+ALTER TABLE ONLY public.quota_claims
+    ADD CONSTRAINT quota_claims_instance FOREIGN KEY (org_id, instance_id) REFERENCES public.instances(org_id, id);
+
+ALTER TABLE ONLY public.quota_usage
+    ADD CONSTRAINT quota_usage_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
+
+ALTER TABLE ONLY public.run_proofs
+    ADD CONSTRAINT run_proofs_assignment FOREIGN KEY (org_id, assignment_id) REFERENCES public.assignments(org_id, id);
+
+ALTER TABLE ONLY public.run_proofs
+    ADD CONSTRAINT run_proofs_host FOREIGN KEY (host_id) REFERENCES public.hosts(id);
+
+ALTER TABLE ONLY public.usage_segments
+    ADD CONSTRAINT usage_segments_book FOREIGN KEY (price_book_id) REFERENCES public.price_books(id);
+
+ALTER TABLE ONLY public.usage_segments
+    ADD CONSTRAINT usage_segments_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
+
+ALTER TABLE ONLY public.usage_segments
+    ADD CONSTRAINT usage_segments_project FOREIGN KEY (org_id, project_id) REFERENCES public.projects(org_id, id);
+
+ALTER TABLE ONLY public.usage_segments
+    ADD CONSTRAINT usage_segments_sku FOREIGN KEY (sku_id) REFERENCES public.skus(id);
+
+ALTER TABLE ONLY public.usage_segments
+    ADD CONSTRAINT usage_segments_version FOREIGN KEY (locked_price_version_id) REFERENCES public.price_versions(id);
+
+ALTER TABLE public.api_keys ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY api_keys_org ON public.api_keys TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY api_keys_system ON public.api_keys TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.assignments ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY assignments_org ON public.assignments TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY assignments_system ON public.assignments TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.audit_log ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY audit_log_org ON public.audit_log TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY audit_log_system ON public.audit_log TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.billing_accounts ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY billing_accounts_org ON public.billing_accounts TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY billing_accounts_system ON public.billing_accounts TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.claim_cells ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY claim_cells_org ON public.claim_cells TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY claim_cells_system ON public.claim_cells TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.claim_slots ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY claim_slots_org ON public.claim_slots TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY claim_slots_system ON public.claim_slots TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.claims ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY claims_org ON public.claims TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY claims_system ON public.claims TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.events ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY events_org ON public.events TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY events_system ON public.events TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.gpu_bindings ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY gpu_bindings_org ON public.gpu_bindings TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY gpu_bindings_system ON public.gpu_bindings TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.host_bindings ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY host_bindings_org ON public.host_bindings TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY host_bindings_system ON public.host_bindings TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.idempotency_keys ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY idempotency_keys_org ON public.idempotency_keys TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY idempotency_keys_system ON public.idempotency_keys TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.instances ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY instances_org ON public.instances TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY instances_system ON public.instances TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.invoice_lines ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY invoice_lines_org ON public.invoice_lines TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY invoice_lines_system ON public.invoice_lines TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.invoice_taxes ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY invoice_taxes_org ON public.invoice_taxes TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY invoice_taxes_system ON public.invoice_taxes TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.invoices ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY invoices_org ON public.invoices TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY invoices_system ON public.invoices TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.ledger_journals ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY ledger_journals_org ON public.ledger_journals TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY ledger_journals_system ON public.ledger_journals TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.ledger_postings ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY ledger_postings_org ON public.ledger_postings TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY ledger_postings_system ON public.ledger_postings TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.line_subjects ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY line_subjects_org ON public.line_subjects TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY line_subjects_system ON public.line_subjects TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.operations ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY operations_org ON public.operations TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY operations_system ON public.operations TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.organization_price_books ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY organization_price_books_org ON public.organization_price_books TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY organization_price_books_system ON public.organization_price_books TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.organizations ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY organizations_org ON public.organizations TO tranche_org USING ((id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY organizations_system ON public.organizations TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.projects ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY projects_org ON public.projects TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY projects_system ON public.projects TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.quota_claims ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY quota_claims_org ON public.quota_claims TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY quota_claims_system ON public.quota_claims TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.quota_usage ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY quota_usage_org ON public.quota_usage TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY quota_usage_system ON public.quota_usage TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.run_proofs ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY run_proofs_org ON public.run_proofs TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY run_proofs_system ON public.run_proofs TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.usage_segments ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY usage_segments_org ON public.usage_segments TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY usage_segments_system ON public.usage_segments TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+GRANT USAGE ON SCHEMA public TO tranche;
+GRANT USAGE ON SCHEMA public TO tranche_org;
+GRANT USAGE ON SCHEMA public TO tranche_system;
+
+GRANT ALL ON FUNCTION public.biz_at(real_at timestamp with time zone) TO tranche_org;
+GRANT ALL ON FUNCTION public.biz_at(real_at timestamp with time zone) TO tranche_system;
+
+GRANT ALL ON FUNCTION public.biz_now() TO tranche_org;
+GRANT ALL ON FUNCTION public.biz_now() TO tranche_system;
+
+GRANT ALL ON FUNCTION public.claim_slots_cells() TO tranche_org;
+GRANT ALL ON FUNCTION public.claim_slots_cells() TO tranche_system;
+
+GRANT ALL ON FUNCTION public.claim_slots_unbind() TO tranche_org;
+GRANT ALL ON FUNCTION public.claim_slots_unbind() TO tranche_system;
+
+GRANT ALL ON FUNCTION public.claims_count_host() TO tranche_org;
+GRANT ALL ON FUNCTION public.claims_count_host() TO tranche_system;
+
+GRANT ALL ON FUNCTION public.claims_unbind() TO tranche_org;
+GRANT ALL ON FUNCTION public.claims_unbind() TO tranche_system;
+
+GRANT ALL ON FUNCTION public.invoice_parts_guard() TO tranche_org;
+GRANT ALL ON FUNCTION public.invoice_parts_guard() TO tranche_system;
+
+GRANT ALL ON FUNCTION public.invoices_guard() TO tranche_org;
+GRANT ALL ON FUNCTION public.invoices_guard() TO tranche_system;
+
+GRANT ALL ON FUNCTION public.ledger_journal_balances() TO tranche_org;
+GRANT ALL ON FUNCTION public.ledger_journal_balances() TO tranche_system;
+
+GRANT ALL ON FUNCTION public.ledger_journal_closed() TO tranche_org;
+GRANT ALL ON FUNCTION public.ledger_journal_closed() TO tranche_system;
+
+GRANT ALL ON FUNCTION public.quota_claims_count() TO tranche_org;
+GRANT ALL ON FUNCTION public.quota_claims_count() TO tranche_system;
+
+GRANT ALL ON FUNCTION public.refuse_change() TO tranche_org;
+GRANT ALL ON FUNCTION public.refuse_change() TO tranche_system;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.api_keys TO tranche_system;
+GRANT SELECT,INSERT ON TABLE public.api_keys TO tranche_org;
+
+GRANT UPDATE(revoked_at) ON TABLE public.api_keys TO tranche_org;
+
+GRANT UPDATE(revision) ON TABLE public.api_keys TO tranche_org;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.assignments TO tranche_system;
+GRANT SELECT ON TABLE public.assignments TO tranche_org;
+
+GRANT UPDATE(fence) ON TABLE public.assignments TO tranche_org;
+
+GRANT UPDATE(state) ON TABLE public.assignments TO tranche_org;
+
+GRANT UPDATE(releasing_at) ON TABLE public.assignments TO tranche_org;
+
+GRANT UPDATE(revision) ON TABLE public.assignments TO tranche_org;
+
+GRANT SELECT,INSERT ON TABLE public.audit_log TO tranche_system;
+GRANT SELECT,INSERT ON TABLE public.audit_log TO tranche_org;
+
+GRANT USAGE ON SEQUENCE public.audit_log_id_seq TO tranche_system;
+GRANT USAGE ON SEQUENCE public.audit_log_id_seq TO tranche_org;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.billing_accounts TO tranche_system;
+GRANT SELECT ON TABLE public.billing_accounts TO tranche_org;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.business_clock TO tranche_system;
+GRANT SELECT ON TABLE public.business_clock TO tranche_org;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.cells TO tranche_system;
+GRANT SELECT ON TABLE public.cells TO tranche_org;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.claim_cells TO tranche_system;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.claim_slots TO tranche_system;
+GRANT SELECT ON TABLE public.claim_slots TO tranche_org;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.claims TO tranche_system;
+GRANT SELECT ON TABLE public.claims TO tranche_org;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.events TO tranche_system;
+GRANT SELECT,INSERT ON TABLE public.events TO tranche_org;
+
+GRANT USAGE ON SEQUENCE public.events_id_seq TO tranche_system;
+GRANT USAGE ON SEQUENCE public.events_id_seq TO tranche_org;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.gpu_bindings TO tranche_system;
+
+GRANT SELECT,INSERT ON TABLE public.gpu_inventories TO tranche_system;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.gpus TO tranche_system;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.host_bindings TO tranche_system;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.host_desired TO tranche_system;
+GRANT INSERT ON TABLE public.host_desired TO tranche_org;
+
+GRANT USAGE ON SEQUENCE public.host_desired_id_seq TO tranche_system;
+GRANT USAGE ON SEQUENCE public.host_desired_id_seq TO tranche_org;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.host_liveness TO tranche_system;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.host_sessions TO tranche_system;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.hosts TO tranche_system;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.idempotency_keys TO tranche_system;
+GRANT SELECT,INSERT ON TABLE public.idempotency_keys TO tranche_org;
+
+GRANT UPDATE(status) ON TABLE public.idempotency_keys TO tranche_org;
+
+GRANT UPDATE(headers) ON TABLE public.idempotency_keys TO tranche_org;
+
+GRANT UPDATE(body) ON TABLE public.idempotency_keys TO tranche_org;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.installations TO tranche_system;
+GRANT SELECT ON TABLE public.installations TO tranche_org;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.instances TO tranche_system;
+GRANT SELECT,INSERT ON TABLE public.instances TO tranche_org;
+
+GRANT UPDATE(desired) ON TABLE public.instances TO tranche_org;
+
+GRANT UPDATE(run) ON TABLE public.instances TO tranche_org;
+
+GRANT UPDATE(generation) ON TABLE public.instances TO tranche_org;
+
+GRANT UPDATE(converged_generation) ON TABLE public.instances TO tranche_org;
+
+GRANT UPDATE(revision) ON TABLE public.instances TO tranche_org;
+
+GRANT UPDATE(attempts) ON TABLE public.instances TO tranche_org;
+
+GRANT UPDATE(excluded_hosts) ON TABLE public.instances TO tranche_org;
+
+GRANT UPDATE(next_wake_at) ON TABLE public.instances TO tranche_org;
+
+GRANT UPDATE(deadline_at) ON TABLE public.instances TO tranche_org;
+
+GRANT UPDATE(status) ON TABLE public.instances TO tranche_org;
+
+GRANT UPDATE(status_code) ON TABLE public.instances TO tranche_org;
+
+GRANT UPDATE(status_detail) ON TABLE public.instances TO tranche_org;
+
+GRANT UPDATE(ever_ran) ON TABLE public.instances TO tranche_org;
+
+GRANT UPDATE(operation_id) ON TABLE public.instances TO tranche_org;
+
+GRANT UPDATE(intent_at) ON TABLE public.instances TO tranche_org;
+
+GRANT UPDATE(started_at) ON TABLE public.instances TO tranche_org;
+
+GRANT UPDATE(deleted_at) ON TABLE public.instances TO tranche_org;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.invoice_lines TO tranche_system;
+GRANT SELECT ON TABLE public.invoice_lines TO tranche_org;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.invoice_numbers TO tranche_system;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.invoice_runs TO tranche_system;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.invoice_taxes TO tranche_system;
+GRANT SELECT ON TABLE public.invoice_taxes TO tranche_org;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.invoices TO tranche_system;
+GRANT SELECT ON TABLE public.invoices TO tranche_org;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.join_tokens TO tranche_system;
+
+GRANT SELECT,INSERT ON TABLE public.ledger_journals TO tranche_system;
+
+GRANT SELECT,INSERT ON TABLE public.ledger_postings TO tranche_system;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.line_subjects TO tranche_system;
+GRANT SELECT ON TABLE public.line_subjects TO tranche_org;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.liveness_writers TO tranche_system;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.observed_slices TO tranche_system;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.offers TO tranche_system;
+GRANT SELECT ON TABLE public.offers TO tranche_org;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.operations TO tranche_system;
+GRANT SELECT,INSERT ON TABLE public.operations TO tranche_org;
+
+GRANT UPDATE(status) ON TABLE public.operations TO tranche_org;
+
+GRANT UPDATE(step) ON TABLE public.operations TO tranche_org;
+
+GRANT UPDATE(percent) ON TABLE public.operations TO tranche_org;
+
+GRANT UPDATE(problem) ON TABLE public.operations TO tranche_org;
+
+GRANT UPDATE(superseded_by) ON TABLE public.operations TO tranche_org;
+
+GRANT UPDATE(finished_at) ON TABLE public.operations TO tranche_org;
+
+GRANT UPDATE(revision) ON TABLE public.operations TO tranche_org;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.operator_keys TO tranche_system;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.organization_price_books TO tranche_system;
+GRANT SELECT ON TABLE public.organization_price_books TO tranche_org;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.organizations TO tranche_system;
+GRANT SELECT ON TABLE public.organizations TO tranche_org;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.outbox TO tranche_system;
+GRANT INSERT ON TABLE public.outbox TO tranche_org;
+
+GRANT USAGE ON SEQUENCE public.outbox_id_seq TO tranche_system;
+GRANT USAGE ON SEQUENCE public.outbox_id_seq TO tranche_org;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.placement_changes TO tranche_system;
+
+GRANT USAGE ON SEQUENCE public.placement_changes_id_seq TO tranche_system;
+GRANT USAGE ON SEQUENCE public.placement_changes_id_seq TO tranche_org;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.pools TO tranche_system;
+GRANT SELECT ON TABLE public.pools TO tranche_org;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.price_books TO tranche_system;
+GRANT SELECT ON TABLE public.price_books TO tranche_org;
+
+GRANT SELECT,INSERT ON TABLE public.price_versions TO tranche_system;
+GRANT SELECT ON TABLE public.price_versions TO tranche_org;
+
+GRANT SELECT,INSERT ON TABLE public.prices TO tranche_system;
+GRANT SELECT ON TABLE public.prices TO tranche_org;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.projects TO tranche_system;
+GRANT SELECT,INSERT ON TABLE public.projects TO tranche_org;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.quota_claims TO tranche_system;
+GRANT SELECT,INSERT ON TABLE public.quota_claims TO tranche_org;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.quota_usage TO tranche_system;
+GRANT SELECT ON TABLE public.quota_usage TO tranche_org;
+
+GRANT UPDATE(org_id) ON TABLE public.quota_usage TO tranche_org;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.regions TO tranche_system;
+GRANT SELECT ON TABLE public.regions TO tranche_org;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.run_proofs TO tranche_system;
+GRANT SELECT ON TABLE public.run_proofs TO tranche_org;
+
+GRANT SELECT,INSERT ON TABLE public.skus TO tranche_system;
+GRANT SELECT ON TABLE public.skus TO tranche_org;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE public.usage_segments TO tranche_system;
+GRANT SELECT ON TABLE public.usage_segments TO tranche_org;
+
+GRANT UPDATE(close_reason) ON TABLE public.usage_segments TO tranche_org;
+
+GRANT UPDATE(fault_party) ON TABLE public.usage_segments TO tranche_org;
+
+GRANT UPDATE(during) ON TABLE public.usage_segments TO tranche_org;
+
+GRANT UPDATE(revision) ON TABLE public.usage_segments TO tranche_org;
+
