@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strings"
 	"syscall"
 
@@ -30,7 +31,15 @@ const (
 	exitRefuse = 4
 )
 
+// gcPercent lets the heap grow to four times what lives before it is collected: a
+// role's live heap is tens of MiB and its garbage much, and collecting at the
+// runtime's default takes a fifth of its processor time. GOGC overrides it.
+const gcPercent = 300
+
 func main() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := root().ExecuteContext(ctx)
 	stop()
