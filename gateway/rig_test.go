@@ -334,3 +334,15 @@ func (r *rig) reaches(t *testing.T, i id.Instance, want instance.Status) app.Ins
 	})
 	return got
 }
+
+// fallsSilent lets 100 seconds pass for the host of an instance, and again while a
+// proof that was under way when its agent ended is still being written.
+func (r *rig) fallsSilent(t *testing.T, i id.Instance) {
+	t.Helper()
+	eventually(t, i.String()+" is interrupted", func() bool {
+		r.exec(t, `update host_liveness set last_proof_at = last_proof_at - interval '100 seconds'`)
+		r.exec(t, `update liveness_writers set since = since - interval '100 seconds'`)
+		require.NoError(t, r.WatchLiveness(t.Context()))
+		return r.get(t, i).Status == instance.Interrupted
+	})
+}
