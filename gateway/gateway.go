@@ -67,7 +67,8 @@ type Gateway struct {
 
 	mu      sync.Mutex
 	streams map[id.Host]*stream
-	open    sync.WaitGroup
+	leaving bool           // no stream enters any more
+	open    sync.WaitGroup // of entered streams; added to under mu, and not once leaving
 }
 
 // New listens and reads who this installation is. It fails if the address is taken
@@ -153,6 +154,9 @@ func (g *Gateway) Run(ctx context.Context) error {
 
 // drain ends every stream with a word to its agent, and waits for them a little.
 func (g *Gateway) drain(ctx context.Context) {
+	g.mu.Lock()
+	g.leaving = true
+	g.mu.Unlock()
 	for _, s := range g.all() {
 		s.end(errDraining)
 	}

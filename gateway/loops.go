@@ -16,17 +16,23 @@ const (
 	endWithin  = 2 * time.Second
 )
 
-// enter makes s the host's stream in this process; an older one here is ended.
-func (g *Gateway) enter(s *stream) {
+// enter makes s the host's stream in this process; an older one here is ended. It
+// reports false when the gateway is going away.
+func (g *Gateway) enter(s *stream) bool {
 	g.mu.Lock()
+	if g.leaving {
+		g.mu.Unlock()
+		return false
+	}
 	old := g.streams[s.session.Host]
 	g.streams[s.session.Host] = s
-	g.mu.Unlock()
 	g.open.Add(1)
+	g.mu.Unlock()
 	if old != nil {
 		old.end(errSuperseded)
 	}
 	s.nudge()
+	return true
 }
 
 // leave forgets s and notes that it is closed, so that the host's next process

@@ -92,7 +92,9 @@ func (a *agents) Session(ctx context.Context, wire *bidi) error {
 		g: g, session: store.Session{Host: who.Host, Number: welcome.Session}, timeline: welcome.Timeline,
 		wake: make(chan struct{}, 1), end: end, wire: wire, sequence: 1,
 	}
-	g.enter(s)
+	if !g.enter(s) {
+		return connect.NewError(connect.CodeAborted, errDraining)
+	}
 	defer g.leave(context.WithoutCancel(ctx), s)
 	expiry := g.clock.NewTimer(life)
 	defer expiry.Stop()
