@@ -127,7 +127,7 @@ var forbidden = map[string][]struct{ module, reason string }{
 		{"github.com/NVIDIA/go-nvml", "the control plane runs without a GPU driver"},
 		{"cgo", "one static file that runs on any distribution"},
 	},
-	"cmd/tranche-agent": {
+	"agent": {
 		{"github.com/jackc/pgx", "a host holds no database credential, so it needs no client"},
 		{"go.temporal.io/sdk", "a host never talks to Temporal"},
 		{"go.temporal.io/server", "a host never talks to Temporal"},
@@ -349,6 +349,25 @@ func TestTheProviderUsesTheSDKAlone(t *testing.T) {
 	report(t, found)
 }
 
+func TestTheAgentUsesNoControlPlane(t *testing.T) {
+	t.Parallel()
+	byPath := list(t, filepath.Join(root, "agent"), "CGO_ENABLED=1")
+	var found []string
+	for _, p := range sorted(byPath) {
+		if !within(p.path(), "agent") || !p.ours() {
+			continue
+		}
+		found = append(found, linked("agent", p, byPath)...)
+		for _, imported := range p.Imports {
+			to := strings.TrimPrefix(imported, module+"/")
+			if within(imported, module) && !within(to, "agent") && !inAny(to, narrow[0].only) {
+				found = append(found, fmt.Sprintf("%s imports %s: %s", p.path(), to, narrow[0].reason))
+			}
+		}
+	}
+	report(t, found)
+}
+
 func TestTheCheckerSeesEachBreach(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -407,8 +426,8 @@ func TestTheCheckerSeesWhatABinaryLinks(t *testing.T) {
 		{"cmd/tranched", "go.temporal.io/sdk/client", 0},
 		{"cmd/tranched", "example.org/c", 1},
 		{"cmd/tranched", "net", 0},
-		{"cmd/tranche-agent", "github.com/jackc/pgx/v5/pgconn", 1},
-		{"cmd/tranche-agent", "github.com/NVIDIA/go-nvml/pkg/nvml", 0},
+		{"agent", "github.com/jackc/pgx/v5/pgconn", 1},
+		{"agent", "github.com/NVIDIA/go-nvml/pkg/nvml", 0},
 		{"cmd/tranche", "go.temporal.io/sdk/client", 1},
 		{"terraform", "github.com/jackc/pgx/v5", 1},
 	} {

@@ -284,7 +284,7 @@ func literal(node ast.Node) (string, bool) {
 }
 
 func contextFromCaller(s source) []string {
-	free := []string{"cmd", "internal/testkit", "internal/arch", "devstack", "terraform", "tools"}
+	free := []string{"cmd", "agent/cmd", "internal/testkit", "internal/arch", "devstack", "terraform", "tools"}
 	if s.test || s.generated || inAny(s.folder(), free) {
 		return nil
 	}

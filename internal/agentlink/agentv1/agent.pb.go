@@ -343,6 +343,8 @@ type SessionRequest struct {
 	//	*SessionRequest_Observed
 	//	*SessionRequest_Proof
 	//	*SessionRequest_Event
+	//	*SessionRequest_Samples
+	//	*SessionRequest_SecretsRequest
 	Frame         isSessionRequest_Frame `protobuf_oneof:"frame"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -444,6 +446,24 @@ func (x *SessionRequest) GetEvent() *Event {
 	return nil
 }
 
+func (x *SessionRequest) GetSamples() *Samples {
+	if x != nil {
+		if x, ok := x.Frame.(*SessionRequest_Samples); ok {
+			return x.Samples
+		}
+	}
+	return nil
+}
+
+func (x *SessionRequest) GetSecretsRequest() *SecretsRequest {
+	if x != nil {
+		if x, ok := x.Frame.(*SessionRequest_SecretsRequest); ok {
+			return x.SecretsRequest
+		}
+	}
+	return nil
+}
+
 type isSessionRequest_Frame interface {
 	isSessionRequest_Frame()
 }
@@ -468,6 +488,14 @@ type SessionRequest_Event struct {
 	Event *Event `protobuf:"bytes,7,opt,name=event,proto3,oneof"`
 }
 
+type SessionRequest_Samples struct {
+	Samples *Samples `protobuf:"bytes,8,opt,name=samples,proto3,oneof"`
+}
+
+type SessionRequest_SecretsRequest struct {
+	SecretsRequest *SecretsRequest `protobuf:"bytes,9,opt,name=secrets_request,json=secretsRequest,proto3,oneof"`
+}
+
 func (*SessionRequest_Hello) isSessionRequest_Frame() {}
 
 func (*SessionRequest_Inventory) isSessionRequest_Frame() {}
@@ -477,6 +505,10 @@ func (*SessionRequest_Observed) isSessionRequest_Frame() {}
 func (*SessionRequest_Proof) isSessionRequest_Frame() {}
 
 func (*SessionRequest_Event) isSessionRequest_Frame() {}
+
+func (*SessionRequest_Samples) isSessionRequest_Frame() {}
+
+func (*SessionRequest_SecretsRequest) isSessionRequest_Frame() {}
 
 type Hello struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -581,16 +613,24 @@ func (x *Hello) GetMachineId() string {
 type Inventory struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A read that failed is reported as such, never as an empty inventory.
-	Failed        bool   `protobuf:"varint,1,opt,name=failed,proto3" json:"failed,omitempty"`
-	Failure       string `protobuf:"bytes,2,opt,name=failure,proto3" json:"failure,omitempty"`
-	Vcpu          uint32 `protobuf:"varint,3,opt,name=vcpu,proto3" json:"vcpu,omitempty"`
-	RamMib        int64  `protobuf:"varint,4,opt,name=ram_mib,json=ramMib,proto3" json:"ram_mib,omitempty"`
-	DriverName    string `protobuf:"bytes,5,opt,name=driver_name,json=driverName,proto3" json:"driver_name,omitempty"` // nvml, sim, replay
-	DriverVersion string `protobuf:"bytes,6,opt,name=driver_version,json=driverVersion,proto3" json:"driver_version,omitempty"`
-	Simulated     bool   `protobuf:"varint,7,opt,name=simulated,proto3" json:"simulated,omitempty"`
-	Gpus          []*GPU `protobuf:"bytes,8,rep,name=gpus,proto3" json:"gpus,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Failed        bool             `protobuf:"varint,1,opt,name=failed,proto3" json:"failed,omitempty"`
+	Failure       string           `protobuf:"bytes,2,opt,name=failure,proto3" json:"failure,omitempty"`
+	Vcpu          uint32           `protobuf:"varint,3,opt,name=vcpu,proto3" json:"vcpu,omitempty"`
+	RamMib        int64            `protobuf:"varint,4,opt,name=ram_mib,json=ramMib,proto3" json:"ram_mib,omitempty"`
+	DriverName    string           `protobuf:"bytes,5,opt,name=driver_name,json=driverName,proto3" json:"driver_name,omitempty"` // nvml, sim, replay
+	DriverVersion string           `protobuf:"bytes,6,opt,name=driver_version,json=driverVersion,proto3" json:"driver_version,omitempty"`
+	Simulated     bool             `protobuf:"varint,7,opt,name=simulated,proto3" json:"simulated,omitempty"`
+	Gpus          []*GPU           `protobuf:"bytes,8,rep,name=gpus,proto3" json:"gpus,omitempty"`
+	Runtime       string           `protobuf:"bytes,9,opt,name=runtime,proto3" json:"runtime,omitempty"` // containerd, runc, fake
+	Reach         *Inventory_Reach `protobuf:"bytes,10,opt,name=reach,proto3" json:"reach,omitempty"`
+	// Minimum versions and settings that the host does not meet: no new
+	// cross-organization work, and a reason for operators.
+	BelowFloor []string `protobuf:"bytes,11,rep,name=below_floor,json=belowFloor,proto3" json:"below_floor,omitempty"`
+	// Whole-host condition: "", cordon (take no new work), failed.
+	Condition      string `protobuf:"bytes,12,opt,name=condition,proto3" json:"condition,omitempty"`
+	ConditionCause string `protobuf:"bytes,13,opt,name=condition_cause,json=conditionCause,proto3" json:"condition_cause,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Inventory) Reset() {
@@ -679,6 +719,41 @@ func (x *Inventory) GetGpus() []*GPU {
 	return nil
 }
 
+func (x *Inventory) GetRuntime() string {
+	if x != nil {
+		return x.Runtime
+	}
+	return ""
+}
+
+func (x *Inventory) GetReach() *Inventory_Reach {
+	if x != nil {
+		return x.Reach
+	}
+	return nil
+}
+
+func (x *Inventory) GetBelowFloor() []string {
+	if x != nil {
+		return x.BelowFloor
+	}
+	return nil
+}
+
+func (x *Inventory) GetCondition() string {
+	if x != nil {
+		return x.Condition
+	}
+	return ""
+}
+
+func (x *Inventory) GetConditionCause() string {
+	if x != nil {
+		return x.ConditionCause
+	}
+	return ""
+}
+
 type GPU struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	Uuid             string                 `protobuf:"bytes,1,opt,name=uuid,proto3" json:"uuid,omitempty"`
@@ -697,6 +772,10 @@ type GPU struct {
 	Profiles         []*Profile             `protobuf:"bytes,14,rep,name=profiles,proto3" json:"profiles,omitempty"`
 	PlacementsSource string                 `protobuf:"bytes,15,opt,name=placements_source,json=placementsSource,proto3" json:"placements_source,omitempty"` // nvml, nvidia-smi, sim
 	Capabilities     *Capabilities          `protobuf:"bytes,16,opt,name=capabilities,proto3" json:"capabilities,omitempty"`
+	HealthCause      string                 `protobuf:"bytes,17,opt,name=health_cause,json=healthCause,proto3" json:"health_cause,omitempty"` // a code such as XID_79, "" on a healthy GPU
+	HealthDetail     string                 `protobuf:"bytes,18,opt,name=health_detail,json=healthDetail,proto3" json:"health_detail,omitempty"`
+	ModeState        string                 `protobuf:"bytes,19,opt,name=mode_state,json=modeState,proto3" json:"mode_state,omitempty"`       // settled, draining, switching, verifying, failed
+	ModeProblem      string                 `protobuf:"bytes,20,opt,name=mode_problem,json=modeProblem,proto3" json:"mode_problem,omitempty"` // why a mode change is not done yet
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -841,6 +920,34 @@ func (x *GPU) GetCapabilities() *Capabilities {
 		return x.Capabilities
 	}
 	return nil
+}
+
+func (x *GPU) GetHealthCause() string {
+	if x != nil {
+		return x.HealthCause
+	}
+	return ""
+}
+
+func (x *GPU) GetHealthDetail() string {
+	if x != nil {
+		return x.HealthDetail
+	}
+	return ""
+}
+
+func (x *GPU) GetModeState() string {
+	if x != nil {
+		return x.ModeState
+	}
+	return ""
+}
+
+func (x *GPU) GetModeProblem() string {
+	if x != nil {
+		return x.ModeProblem
+	}
+	return ""
 }
 
 type Capabilities struct {
@@ -1220,11 +1327,15 @@ type SliceReport struct {
 	// Microseconds since the main process started, by the monotonic clock, plus one; 0 if it did not.
 	RunAgeUs int64 `protobuf:"varint,7,opt,name=run_age_us,json=runAgeUs,proto3" json:"run_age_us,omitempty"`
 	// Microseconds since the run ended, plus one; 0 if it did not.
-	EndedAgeUs    int64         `protobuf:"varint,8,opt,name=ended_age_us,json=endedAgeUs,proto3" json:"ended_age_us,omitempty"`
-	ExitCode      int32         `protobuf:"varint,9,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
-	Slots         []*SlotReport `protobuf:"bytes,10,rep,name=slots,proto3" json:"slots,omitempty"`
-	ReasonCode    string        `protobuf:"bytes,11,opt,name=reason_code,json=reasonCode,proto3" json:"reason_code,omitempty"` // IN_USE, NO_ROOM, NEEDS_RESET, GPU_LOST, UNSUPPORTED, …
-	ReasonDetail  string        `protobuf:"bytes,12,opt,name=reason_detail,json=reasonDetail,proto3" json:"reason_detail,omitempty"`
+	EndedAgeUs   int64         `protobuf:"varint,8,opt,name=ended_age_us,json=endedAgeUs,proto3" json:"ended_age_us,omitempty"`
+	ExitCode     int32         `protobuf:"varint,9,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
+	Slots        []*SlotReport `protobuf:"bytes,10,rep,name=slots,proto3" json:"slots,omitempty"`
+	ReasonCode   string        `protobuf:"bytes,11,opt,name=reason_code,json=reasonCode,proto3" json:"reason_code,omitempty"` // IN_USE, NO_ROOM, NEEDS_RESET, GPU_LOST, UNSUPPORTED, …
+	ReasonDetail string        `protobuf:"bytes,12,opt,name=reason_detail,json=reasonDetail,proto3" json:"reason_detail,omitempty"`
+	// What the host does for a run that is being prepared: "pulling 40 %".
+	Progress string `protobuf:"bytes,13,opt,name=progress,proto3" json:"progress,omitempty"`
+	// Ended by a fault of the platform, not of the tenant: the time is credited.
+	Credited      bool `protobuf:"varint,14,opt,name=credited,proto3" json:"credited,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1341,6 +1452,20 @@ func (x *SliceReport) GetReasonDetail() string {
 		return x.ReasonDetail
 	}
 	return ""
+}
+
+func (x *SliceReport) GetProgress() string {
+	if x != nil {
+		return x.Progress
+	}
+	return ""
+}
+
+func (x *SliceReport) GetCredited() bool {
+	if x != nil {
+		return x.Credited
+	}
+	return false
 }
 
 type SlotReport struct {
@@ -1548,12 +1673,16 @@ func (x *Proof) GetObservedHash() string {
 	return ""
 }
 
+// Event is a fact worth keeping. Events and samples are spooled on the host until
+// acknowledged; an id is taken in once.
 type Event struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	Subject       string                 `protobuf:"bytes,2,opt,name=subject,proto3" json:"subject,omitempty"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`       // gpu.xid, gpu.unhealthy, gpu.healthy, session.opened, session.closed, client.ended, …
+	Subject       string                 `protobuf:"bytes,2,opt,name=subject,proto3" json:"subject,omitempty"` // an assignment id or a GPU's UUID, "" for the host
 	Detail        string                 `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`
 	AgeUs         int64                  `protobuf:"varint,4,opt,name=age_us,json=ageUs,proto3" json:"age_us,omitempty"`
+	Id            uint64                 `protobuf:"varint,5,opt,name=id,proto3" json:"id,omitempty"` // rising on the host, across restarts
+	Attributes    map[string]string      `protobuf:"bytes,6,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1616,6 +1745,264 @@ func (x *Event) GetAgeUs() int64 {
 	return 0
 }
 
+func (x *Event) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *Event) GetAttributes() map[string]string {
+	if x != nil {
+		return x.Attributes
+	}
+	return nil
+}
+
+// Samples are readings of slices over the same interval. Lower ids are older.
+type Samples struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`                    // in the same sequence as events
+	AgeUs         int64                  `protobuf:"varint,2,opt,name=age_us,json=ageUs,proto3" json:"age_us,omitempty"` // of the interval's end
+	IntervalMs    uint32                 `protobuf:"varint,3,opt,name=interval_ms,json=intervalMs,proto3" json:"interval_ms,omitempty"`
+	Slices        []*SliceSample         `protobuf:"bytes,4,rep,name=slices,proto3" json:"slices,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Samples) Reset() {
+	*x = Samples{}
+	mi := &file_tranche_agent_v1_agent_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Samples) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Samples) ProtoMessage() {}
+
+func (x *Samples) ProtoReflect() protoreflect.Message {
+	mi := &file_tranche_agent_v1_agent_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Samples.ProtoReflect.Descriptor instead.
+func (*Samples) Descriptor() ([]byte, []int) {
+	return file_tranche_agent_v1_agent_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Samples) GetId() uint64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *Samples) GetAgeUs() int64 {
+	if x != nil {
+		return x.AgeUs
+	}
+	return 0
+}
+
+func (x *Samples) GetIntervalMs() uint32 {
+	if x != nil {
+		return x.IntervalMs
+	}
+	return 0
+}
+
+func (x *Samples) GetSlices() []*SliceSample {
+	if x != nil {
+		return x.Slices
+	}
+	return nil
+}
+
+type SliceSample struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	AssignmentId string                 `protobuf:"bytes,1,opt,name=assignment_id,json=assignmentId,proto3" json:"assignment_id,omitempty"`
+	Source       string                 `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"` // gpm, nvml, cgroup, none
+	// A gap: nothing was measured in this interval, and why.
+	Gap           string     `protobuf:"bytes,3,opt,name=gap,proto3" json:"gap,omitempty"`
+	Readings      []*Reading `protobuf:"bytes,4,rep,name=readings,proto3" json:"readings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SliceSample) Reset() {
+	*x = SliceSample{}
+	mi := &file_tranche_agent_v1_agent_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SliceSample) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SliceSample) ProtoMessage() {}
+
+func (x *SliceSample) ProtoReflect() protoreflect.Message {
+	mi := &file_tranche_agent_v1_agent_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SliceSample.ProtoReflect.Descriptor instead.
+func (*SliceSample) Descriptor() ([]byte, []int) {
+	return file_tranche_agent_v1_agent_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *SliceSample) GetAssignmentId() string {
+	if x != nil {
+		return x.AssignmentId
+	}
+	return ""
+}
+
+func (x *SliceSample) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *SliceSample) GetGap() string {
+	if x != nil {
+		return x.Gap
+	}
+	return ""
+}
+
+func (x *SliceSample) GetReadings() []*Reading {
+	if x != nil {
+		return x.Readings
+	}
+	return nil
+}
+
+// Reading is absent when the source does not report it; absence is never zero.
+type Reading struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`    // sm_util_ppm, gpu_memory_bytes, cpu_us, memory_bytes, rx_bytes, tx_bytes, …
+	Value         int64                  `protobuf:"varint,2,opt,name=value,proto3" json:"value,omitempty"` // counters are differences over the interval
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reading) Reset() {
+	*x = Reading{}
+	mi := &file_tranche_agent_v1_agent_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reading) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reading) ProtoMessage() {}
+
+func (x *Reading) ProtoReflect() protoreflect.Message {
+	mi := &file_tranche_agent_v1_agent_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reading.ProtoReflect.Descriptor instead.
+func (*Reading) Descriptor() ([]byte, []int) {
+	return file_tranche_agent_v1_agent_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Reading) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Reading) GetValue() int64 {
+	if x != nil {
+		return x.Value
+	}
+	return 0
+}
+
+// SecretsRequest asks for what a run needs and the host must not keep.
+type SecretsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	AssignmentId  string                 `protobuf:"bytes,1,opt,name=assignment_id,json=assignmentId,proto3" json:"assignment_id,omitempty"`
+	Fence         int64                  `protobuf:"varint,2,opt,name=fence,proto3" json:"fence,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SecretsRequest) Reset() {
+	*x = SecretsRequest{}
+	mi := &file_tranche_agent_v1_agent_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SecretsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SecretsRequest) ProtoMessage() {}
+
+func (x *SecretsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tranche_agent_v1_agent_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SecretsRequest.ProtoReflect.Descriptor instead.
+func (*SecretsRequest) Descriptor() ([]byte, []int) {
+	return file_tranche_agent_v1_agent_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *SecretsRequest) GetAssignmentId() string {
+	if x != nil {
+		return x.AssignmentId
+	}
+	return ""
+}
+
+func (x *SecretsRequest) GetFence() int64 {
+	if x != nil {
+		return x.Fence
+	}
+	return 0
+}
+
 // ── control plane → agent ──
 type SessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1625,6 +2012,8 @@ type SessionResponse struct {
 	//	*SessionResponse_Desired
 	//	*SessionResponse_Refused
 	//	*SessionResponse_Drain
+	//	*SessionResponse_Secrets
+	//	*SessionResponse_Taken
 	Frame         isSessionResponse_Frame `protobuf_oneof:"frame"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1632,7 +2021,7 @@ type SessionResponse struct {
 
 func (x *SessionResponse) Reset() {
 	*x = SessionResponse{}
-	mi := &file_tranche_agent_v1_agent_proto_msgTypes[17]
+	mi := &file_tranche_agent_v1_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1644,7 +2033,7 @@ func (x *SessionResponse) String() string {
 func (*SessionResponse) ProtoMessage() {}
 
 func (x *SessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tranche_agent_v1_agent_proto_msgTypes[17]
+	mi := &file_tranche_agent_v1_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1657,7 +2046,7 @@ func (x *SessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionResponse.ProtoReflect.Descriptor instead.
 func (*SessionResponse) Descriptor() ([]byte, []int) {
-	return file_tranche_agent_v1_agent_proto_rawDescGZIP(), []int{17}
+	return file_tranche_agent_v1_agent_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SessionResponse) GetFrame() isSessionResponse_Frame {
@@ -1703,6 +2092,24 @@ func (x *SessionResponse) GetDrain() *Drain {
 	return nil
 }
 
+func (x *SessionResponse) GetSecrets() *Secrets {
+	if x != nil {
+		if x, ok := x.Frame.(*SessionResponse_Secrets); ok {
+			return x.Secrets
+		}
+	}
+	return nil
+}
+
+func (x *SessionResponse) GetTaken() *Taken {
+	if x != nil {
+		if x, ok := x.Frame.(*SessionResponse_Taken); ok {
+			return x.Taken
+		}
+	}
+	return nil
+}
+
 type isSessionResponse_Frame interface {
 	isSessionResponse_Frame()
 }
@@ -1723,6 +2130,14 @@ type SessionResponse_Drain struct {
 	Drain *Drain `protobuf:"bytes,4,opt,name=drain,proto3,oneof"`
 }
 
+type SessionResponse_Secrets struct {
+	Secrets *Secrets `protobuf:"bytes,5,opt,name=secrets,proto3,oneof"`
+}
+
+type SessionResponse_Taken struct {
+	Taken *Taken `protobuf:"bytes,6,opt,name=taken,proto3,oneof"`
+}
+
 func (*SessionResponse_HelloAck) isSessionResponse_Frame() {}
 
 func (*SessionResponse_Desired) isSessionResponse_Frame() {}
@@ -1730,6 +2145,10 @@ func (*SessionResponse_Desired) isSessionResponse_Frame() {}
 func (*SessionResponse_Refused) isSessionResponse_Frame() {}
 
 func (*SessionResponse_Drain) isSessionResponse_Frame() {}
+
+func (*SessionResponse_Secrets) isSessionResponse_Frame() {}
+
+func (*SessionResponse_Taken) isSessionResponse_Frame() {}
 
 type HelloAck struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
@@ -1743,7 +2162,7 @@ type HelloAck struct {
 
 func (x *HelloAck) Reset() {
 	*x = HelloAck{}
-	mi := &file_tranche_agent_v1_agent_proto_msgTypes[18]
+	mi := &file_tranche_agent_v1_agent_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1755,7 +2174,7 @@ func (x *HelloAck) String() string {
 func (*HelloAck) ProtoMessage() {}
 
 func (x *HelloAck) ProtoReflect() protoreflect.Message {
-	mi := &file_tranche_agent_v1_agent_proto_msgTypes[18]
+	mi := &file_tranche_agent_v1_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1768,7 +2187,7 @@ func (x *HelloAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelloAck.ProtoReflect.Descriptor instead.
 func (*HelloAck) Descriptor() ([]byte, []int) {
-	return file_tranche_agent_v1_agent_proto_rawDescGZIP(), []int{18}
+	return file_tranche_agent_v1_agent_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *HelloAck) GetSession() int64 {
@@ -1802,18 +2221,23 @@ func (x *HelloAck) GetFullIntervalMs() uint32 {
 // Desired is the whole set of what shall be on this host, and the tombstones of
 // what shall go. Something that is in neither list is left alone and reported.
 type Desired struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Version       int64                  `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
-	Timeline      int64                  `protobuf:"varint,2,opt,name=timeline,proto3" json:"timeline,omitempty"`
-	Slices        []*DesiredSlice        `protobuf:"bytes,3,rep,name=slices,proto3" json:"slices,omitempty"`
-	Tombstones    []*Tombstone           `protobuf:"bytes,4,rep,name=tombstones,proto3" json:"tombstones,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Version    int64                  `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	Timeline   int64                  `protobuf:"varint,2,opt,name=timeline,proto3" json:"timeline,omitempty"`
+	Slices     []*DesiredSlice        `protobuf:"bytes,3,rep,name=slices,proto3" json:"slices,omitempty"`
+	Tombstones []*Tombstone           `protobuf:"bytes,4,rep,name=tombstones,proto3" json:"tombstones,omitempty"`
+	// Public keys of the authorities whose SSH user certificates are accepted here,
+	// each one line of the authorized_keys form.
+	SshAuthorities []string `protobuf:"bytes,5,rep,name=ssh_authorities,json=sshAuthorities,proto3" json:"ssh_authorities,omitempty"`
+	// Mode changes that are due: the GPUs are empty as far as the control plane knows.
+	Modes         []*ModeOrder `protobuf:"bytes,6,rep,name=modes,proto3" json:"modes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Desired) Reset() {
 	*x = Desired{}
-	mi := &file_tranche_agent_v1_agent_proto_msgTypes[19]
+	mi := &file_tranche_agent_v1_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1825,7 +2249,7 @@ func (x *Desired) String() string {
 func (*Desired) ProtoMessage() {}
 
 func (x *Desired) ProtoReflect() protoreflect.Message {
-	mi := &file_tranche_agent_v1_agent_proto_msgTypes[19]
+	mi := &file_tranche_agent_v1_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1838,7 +2262,7 @@ func (x *Desired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Desired.ProtoReflect.Descriptor instead.
 func (*Desired) Descriptor() ([]byte, []int) {
-	return file_tranche_agent_v1_agent_proto_rawDescGZIP(), []int{19}
+	return file_tranche_agent_v1_agent_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Desired) GetVersion() int64 {
@@ -1869,6 +2293,81 @@ func (x *Desired) GetTombstones() []*Tombstone {
 	return nil
 }
 
+func (x *Desired) GetSshAuthorities() []string {
+	if x != nil {
+		return x.SshAuthorities
+	}
+	return nil
+}
+
+func (x *Desired) GetModes() []*ModeOrder {
+	if x != nil {
+		return x.Modes
+	}
+	return nil
+}
+
+// ModeOrder asks an empty GPU into a mode. The same epoch is the same order.
+type ModeOrder struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	GpuUuid       string                 `protobuf:"bytes,1,opt,name=gpu_uuid,json=gpuUuid,proto3" json:"gpu_uuid,omitempty"`
+	Mode          string                 `protobuf:"bytes,2,opt,name=mode,proto3" json:"mode,omitempty"`
+	Epoch         int64                  `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModeOrder) Reset() {
+	*x = ModeOrder{}
+	mi := &file_tranche_agent_v1_agent_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModeOrder) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModeOrder) ProtoMessage() {}
+
+func (x *ModeOrder) ProtoReflect() protoreflect.Message {
+	mi := &file_tranche_agent_v1_agent_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModeOrder.ProtoReflect.Descriptor instead.
+func (*ModeOrder) Descriptor() ([]byte, []int) {
+	return file_tranche_agent_v1_agent_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *ModeOrder) GetGpuUuid() string {
+	if x != nil {
+		return x.GpuUuid
+	}
+	return ""
+}
+
+func (x *ModeOrder) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
+func (x *ModeOrder) GetEpoch() int64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
 type DesiredSlice struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	AssignmentId  string                 `protobuf:"bytes,1,opt,name=assignment_id,json=assignmentId,proto3" json:"assignment_id,omitempty"`
@@ -1881,13 +2380,19 @@ type DesiredSlice struct {
 	Env           map[string]string      `protobuf:"bytes,8,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Vcpu          uint32                 `protobuf:"varint,9,opt,name=vcpu,proto3" json:"vcpu,omitempty"`
 	RamMib        int64                  `protobuf:"varint,10,opt,name=ram_mib,json=ramMib,proto3" json:"ram_mib,omitempty"`
+	OrgId         string                 `protobuf:"bytes,11,opt,name=org_id,json=orgId,proto3" json:"org_id,omitempty"` // instances of one organization share a network
+	Ports         []*Port                `protobuf:"bytes,12,rep,name=ports,proto3" json:"ports,omitempty"`
+	SshKeys       []string               `protobuf:"bytes,13,rep,name=ssh_keys,json=sshKeys,proto3" json:"ssh_keys,omitempty"`           // authorized_keys lines; may change without a new fence
+	ShmMib        int64                  `protobuf:"varint,14,opt,name=shm_mib,json=shmMib,proto3" json:"shm_mib,omitempty"`             // 0: half of the memory
+	Name          string                 `protobuf:"bytes,15,opt,name=name,proto3" json:"name,omitempty"`                                // host name inside the instance
+	HasSecrets    bool                   `protobuf:"varint,16,opt,name=has_secrets,json=hasSecrets,proto3" json:"has_secrets,omitempty"` // ask for them before the start
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DesiredSlice) Reset() {
 	*x = DesiredSlice{}
-	mi := &file_tranche_agent_v1_agent_proto_msgTypes[20]
+	mi := &file_tranche_agent_v1_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1899,7 +2404,7 @@ func (x *DesiredSlice) String() string {
 func (*DesiredSlice) ProtoMessage() {}
 
 func (x *DesiredSlice) ProtoReflect() protoreflect.Message {
-	mi := &file_tranche_agent_v1_agent_proto_msgTypes[20]
+	mi := &file_tranche_agent_v1_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1912,7 +2417,7 @@ func (x *DesiredSlice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DesiredSlice.ProtoReflect.Descriptor instead.
 func (*DesiredSlice) Descriptor() ([]byte, []int) {
-	return file_tranche_agent_v1_agent_proto_rawDescGZIP(), []int{20}
+	return file_tranche_agent_v1_agent_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DesiredSlice) GetAssignmentId() string {
@@ -1985,6 +2490,291 @@ func (x *DesiredSlice) GetRamMib() int64 {
 	return 0
 }
 
+func (x *DesiredSlice) GetOrgId() string {
+	if x != nil {
+		return x.OrgId
+	}
+	return ""
+}
+
+func (x *DesiredSlice) GetPorts() []*Port {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
+func (x *DesiredSlice) GetSshKeys() []string {
+	if x != nil {
+		return x.SshKeys
+	}
+	return nil
+}
+
+func (x *DesiredSlice) GetShmMib() int64 {
+	if x != nil {
+		return x.ShmMib
+	}
+	return 0
+}
+
+func (x *DesiredSlice) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DesiredSlice) GetHasSecrets() bool {
+	if x != nil {
+		return x.HasSecrets
+	}
+	return false
+}
+
+type Port struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Container     uint32                 `protobuf:"varint,1,opt,name=container,proto3" json:"container,omitempty"`
+	Host          uint32                 `protobuf:"varint,2,opt,name=host,proto3" json:"host,omitempty"`
+	Protocol      string                 `protobuf:"bytes,3,opt,name=protocol,proto3" json:"protocol,omitempty"` // tcp, udp
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Port) Reset() {
+	*x = Port{}
+	mi := &file_tranche_agent_v1_agent_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Port) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Port) ProtoMessage() {}
+
+func (x *Port) ProtoReflect() protoreflect.Message {
+	mi := &file_tranche_agent_v1_agent_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Port.ProtoReflect.Descriptor instead.
+func (*Port) Descriptor() ([]byte, []int) {
+	return file_tranche_agent_v1_agent_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *Port) GetContainer() uint32 {
+	if x != nil {
+		return x.Container
+	}
+	return 0
+}
+
+func (x *Port) GetHost() uint32 {
+	if x != nil {
+		return x.Host
+	}
+	return 0
+}
+
+func (x *Port) GetProtocol() string {
+	if x != nil {
+		return x.Protocol
+	}
+	return ""
+}
+
+// Secrets answers a SecretsRequest. It is held in memory and nowhere else.
+type Secrets struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	AssignmentId string                 `protobuf:"bytes,1,opt,name=assignment_id,json=assignmentId,proto3" json:"assignment_id,omitempty"`
+	Fence        int64                  `protobuf:"varint,2,opt,name=fence,proto3" json:"fence,omitempty"`
+	Env          map[string]string      `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Registry     *RegistryLogin         `protobuf:"bytes,4,opt,name=registry,proto3" json:"registry,omitempty"`
+	// Not this host's any more, or not readable: a code and a sentence.
+	Refused       string `protobuf:"bytes,5,opt,name=refused,proto3" json:"refused,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Secrets) Reset() {
+	*x = Secrets{}
+	mi := &file_tranche_agent_v1_agent_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Secrets) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Secrets) ProtoMessage() {}
+
+func (x *Secrets) ProtoReflect() protoreflect.Message {
+	mi := &file_tranche_agent_v1_agent_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Secrets.ProtoReflect.Descriptor instead.
+func (*Secrets) Descriptor() ([]byte, []int) {
+	return file_tranche_agent_v1_agent_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *Secrets) GetAssignmentId() string {
+	if x != nil {
+		return x.AssignmentId
+	}
+	return ""
+}
+
+func (x *Secrets) GetFence() int64 {
+	if x != nil {
+		return x.Fence
+	}
+	return 0
+}
+
+func (x *Secrets) GetEnv() map[string]string {
+	if x != nil {
+		return x.Env
+	}
+	return nil
+}
+
+func (x *Secrets) GetRegistry() *RegistryLogin {
+	if x != nil {
+		return x.Registry
+	}
+	return nil
+}
+
+func (x *Secrets) GetRefused() string {
+	if x != nil {
+		return x.Refused
+	}
+	return ""
+}
+
+type RegistryLogin struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Registry      string                 `protobuf:"bytes,1,opt,name=registry,proto3" json:"registry,omitempty"` // host[:port]
+	Username      string                 `protobuf:"bytes,2,opt,name=username,proto3" json:"username,omitempty"`
+	Password      string                 `protobuf:"bytes,3,opt,name=password,proto3" json:"password,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RegistryLogin) Reset() {
+	*x = RegistryLogin{}
+	mi := &file_tranche_agent_v1_agent_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RegistryLogin) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RegistryLogin) ProtoMessage() {}
+
+func (x *RegistryLogin) ProtoReflect() protoreflect.Message {
+	mi := &file_tranche_agent_v1_agent_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RegistryLogin.ProtoReflect.Descriptor instead.
+func (*RegistryLogin) Descriptor() ([]byte, []int) {
+	return file_tranche_agent_v1_agent_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *RegistryLogin) GetRegistry() string {
+	if x != nil {
+		return x.Registry
+	}
+	return ""
+}
+
+func (x *RegistryLogin) GetUsername() string {
+	if x != nil {
+		return x.Username
+	}
+	return ""
+}
+
+func (x *RegistryLogin) GetPassword() string {
+	if x != nil {
+		return x.Password
+	}
+	return ""
+}
+
+// Taken acknowledges spooled events and samples up to and including an id.
+type Taken struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Through       uint64                 `protobuf:"varint,1,opt,name=through,proto3" json:"through,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Taken) Reset() {
+	*x = Taken{}
+	mi := &file_tranche_agent_v1_agent_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Taken) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Taken) ProtoMessage() {}
+
+func (x *Taken) ProtoReflect() protoreflect.Message {
+	mi := &file_tranche_agent_v1_agent_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Taken.ProtoReflect.Descriptor instead.
+func (*Taken) Descriptor() ([]byte, []int) {
+	return file_tranche_agent_v1_agent_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *Taken) GetThrough() uint64 {
+	if x != nil {
+		return x.Through
+	}
+	return 0
+}
+
 type DesiredSlot struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	GpuUuid       string                 `protobuf:"bytes,1,opt,name=gpu_uuid,json=gpuUuid,proto3" json:"gpu_uuid,omitempty"`
@@ -1999,7 +2789,7 @@ type DesiredSlot struct {
 
 func (x *DesiredSlot) Reset() {
 	*x = DesiredSlot{}
-	mi := &file_tranche_agent_v1_agent_proto_msgTypes[21]
+	mi := &file_tranche_agent_v1_agent_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2011,7 +2801,7 @@ func (x *DesiredSlot) String() string {
 func (*DesiredSlot) ProtoMessage() {}
 
 func (x *DesiredSlot) ProtoReflect() protoreflect.Message {
-	mi := &file_tranche_agent_v1_agent_proto_msgTypes[21]
+	mi := &file_tranche_agent_v1_agent_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2024,7 +2814,7 @@ func (x *DesiredSlot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DesiredSlot.ProtoReflect.Descriptor instead.
 func (*DesiredSlot) Descriptor() ([]byte, []int) {
-	return file_tranche_agent_v1_agent_proto_rawDescGZIP(), []int{21}
+	return file_tranche_agent_v1_agent_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DesiredSlot) GetGpuUuid() string {
@@ -2080,7 +2870,7 @@ type Refused struct {
 
 func (x *Refused) Reset() {
 	*x = Refused{}
-	mi := &file_tranche_agent_v1_agent_proto_msgTypes[22]
+	mi := &file_tranche_agent_v1_agent_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2092,7 +2882,7 @@ func (x *Refused) String() string {
 func (*Refused) ProtoMessage() {}
 
 func (x *Refused) ProtoReflect() protoreflect.Message {
-	mi := &file_tranche_agent_v1_agent_proto_msgTypes[22]
+	mi := &file_tranche_agent_v1_agent_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2105,7 +2895,7 @@ func (x *Refused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refused.ProtoReflect.Descriptor instead.
 func (*Refused) Descriptor() ([]byte, []int) {
-	return file_tranche_agent_v1_agent_proto_rawDescGZIP(), []int{22}
+	return file_tranche_agent_v1_agent_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Refused) GetCode() string {
@@ -2138,7 +2928,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_tranche_agent_v1_agent_proto_msgTypes[23]
+	mi := &file_tranche_agent_v1_agent_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2150,7 +2940,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_tranche_agent_v1_agent_proto_msgTypes[23]
+	mi := &file_tranche_agent_v1_agent_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2163,12 +2953,89 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_tranche_agent_v1_agent_proto_rawDescGZIP(), []int{23}
+	return file_tranche_agent_v1_agent_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Drain) GetWithinMs() uint32 {
 	if x != nil {
 		return x.WithinMs
+	}
+	return 0
+}
+
+// Where tenants reach this host: its SSH gateway and published ports.
+type Inventory_Reach struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Address       string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`                           // host name or IP address, "" if tenants cannot reach it
+	SshPort       uint32                 `protobuf:"varint,2,opt,name=ssh_port,json=sshPort,proto3" json:"ssh_port,omitempty"`           // 0: no SSH gateway
+	SshHostKey    string                 `protobuf:"bytes,3,opt,name=ssh_host_key,json=sshHostKey,proto3" json:"ssh_host_key,omitempty"` // one line of the authorized_keys form
+	FirstPort     uint32                 `protobuf:"varint,4,opt,name=first_port,json=firstPort,proto3" json:"first_port,omitempty"`     // of the range for published ports, 0: none
+	LastPort      uint32                 `protobuf:"varint,5,opt,name=last_port,json=lastPort,proto3" json:"last_port,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Inventory_Reach) Reset() {
+	*x = Inventory_Reach{}
+	mi := &file_tranche_agent_v1_agent_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Inventory_Reach) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Inventory_Reach) ProtoMessage() {}
+
+func (x *Inventory_Reach) ProtoReflect() protoreflect.Message {
+	mi := &file_tranche_agent_v1_agent_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Inventory_Reach.ProtoReflect.Descriptor instead.
+func (*Inventory_Reach) Descriptor() ([]byte, []int) {
+	return file_tranche_agent_v1_agent_proto_rawDescGZIP(), []int{6, 0}
+}
+
+func (x *Inventory_Reach) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *Inventory_Reach) GetSshPort() uint32 {
+	if x != nil {
+		return x.SshPort
+	}
+	return 0
+}
+
+func (x *Inventory_Reach) GetSshHostKey() string {
+	if x != nil {
+		return x.SshHostKey
+	}
+	return ""
+}
+
+func (x *Inventory_Reach) GetFirstPort() uint32 {
+	if x != nil {
+		return x.FirstPort
+	}
+	return 0
+}
+
+func (x *Inventory_Reach) GetLastPort() uint32 {
+	if x != nil {
+		return x.LastPort
 	}
 	return 0
 }
@@ -2200,7 +3067,7 @@ const file_tranche_agent_v1_agent_proto_rawDesc = "" +
 	"\fRenewRequest\"b\n" +
 	"\rRenewResponse\x12'\n" +
 	"\x0fcertificate_pem\x18\x01 \x01(\fR\x0ecertificatePem\x12(\n" +
-	"\x10trust_bundle_pem\x18\x02 \x01(\fR\x0etrustBundlePem\"\xd9\x02\n" +
+	"\x10trust_bundle_pem\x18\x02 \x01(\fR\x0etrustBundlePem\"\xdd\x03\n" +
 	"\x0eSessionRequest\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x03R\asession\x12/\n" +
@@ -2208,7 +3075,9 @@ const file_tranche_agent_v1_agent_proto_rawDesc = "" +
 	"\tinventory\x18\x04 \x01(\v2\x1b.tranche.agent.v1.InventoryH\x00R\tinventory\x128\n" +
 	"\bobserved\x18\x05 \x01(\v2\x1a.tranche.agent.v1.ObservedH\x00R\bobserved\x12/\n" +
 	"\x05proof\x18\x06 \x01(\v2\x17.tranche.agent.v1.ProofH\x00R\x05proof\x12/\n" +
-	"\x05event\x18\a \x01(\v2\x17.tranche.agent.v1.EventH\x00R\x05eventB\a\n" +
+	"\x05event\x18\a \x01(\v2\x17.tranche.agent.v1.EventH\x00R\x05event\x125\n" +
+	"\asamples\x18\b \x01(\v2\x19.tranche.agent.v1.SamplesH\x00R\asamples\x12K\n" +
+	"\x0fsecrets_request\x18\t \x01(\v2 .tranche.agent.v1.SecretsRequestH\x00R\x0esecretsRequestB\a\n" +
 	"\x05frame\"\x95\x02\n" +
 	"\x05Hello\x12\x17\n" +
 	"\aboot_id\x18\x01 \x01(\tR\x06bootId\x12#\n" +
@@ -2219,7 +3088,7 @@ const file_tranche_agent_v1_agent_proto_rawDesc = "" +
 	"\rlast_sequence\x18\x06 \x01(\x04R\flastSequence\x12\x1a\n" +
 	"\btimeline\x18\a \x01(\x03R\btimeline\x12\x1d\n" +
 	"\n" +
-	"machine_id\x18\b \x01(\tR\tmachineId\"\xfb\x01\n" +
+	"machine_id\x18\b \x01(\tR\tmachineId\"\xd3\x04\n" +
 	"\tInventory\x12\x16\n" +
 	"\x06failed\x18\x01 \x01(\bR\x06failed\x12\x18\n" +
 	"\afailure\x18\x02 \x01(\tR\afailure\x12\x12\n" +
@@ -2229,7 +3098,22 @@ const file_tranche_agent_v1_agent_proto_rawDesc = "" +
 	"driverName\x12%\n" +
 	"\x0edriver_version\x18\x06 \x01(\tR\rdriverVersion\x12\x1c\n" +
 	"\tsimulated\x18\a \x01(\bR\tsimulated\x12)\n" +
-	"\x04gpus\x18\b \x03(\v2\x15.tranche.agent.v1.GPUR\x04gpus\"\xa0\x04\n" +
+	"\x04gpus\x18\b \x03(\v2\x15.tranche.agent.v1.GPUR\x04gpus\x12\x18\n" +
+	"\aruntime\x18\t \x01(\tR\aruntime\x127\n" +
+	"\x05reach\x18\n" +
+	" \x01(\v2!.tranche.agent.v1.Inventory.ReachR\x05reach\x12\x1f\n" +
+	"\vbelow_floor\x18\v \x03(\tR\n" +
+	"belowFloor\x12\x1c\n" +
+	"\tcondition\x18\f \x01(\tR\tcondition\x12'\n" +
+	"\x0fcondition_cause\x18\r \x01(\tR\x0econditionCause\x1a\x9a\x01\n" +
+	"\x05Reach\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x19\n" +
+	"\bssh_port\x18\x02 \x01(\rR\asshPort\x12 \n" +
+	"\fssh_host_key\x18\x03 \x01(\tR\n" +
+	"sshHostKey\x12\x1d\n" +
+	"\n" +
+	"first_port\x18\x04 \x01(\rR\tfirstPort\x12\x1b\n" +
+	"\tlast_port\x18\x05 \x01(\rR\blastPort\"\xaa\x05\n" +
 	"\x03GPU\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x10\n" +
 	"\x03pci\x18\x02 \x01(\tR\x03pci\x12\x18\n" +
@@ -2248,7 +3132,12 @@ const file_tranche_agent_v1_agent_proto_rawDesc = "" +
 	"\x05media\x18\r \x01(\v2\x1c.tranche.agent.v1.MediaStockR\x05media\x125\n" +
 	"\bprofiles\x18\x0e \x03(\v2\x19.tranche.agent.v1.ProfileR\bprofiles\x12+\n" +
 	"\x11placements_source\x18\x0f \x01(\tR\x10placementsSource\x12B\n" +
-	"\fcapabilities\x18\x10 \x01(\v2\x1e.tranche.agent.v1.CapabilitiesR\fcapabilities\"\xbf\x01\n" +
+	"\fcapabilities\x18\x10 \x01(\v2\x1e.tranche.agent.v1.CapabilitiesR\fcapabilities\x12!\n" +
+	"\fhealth_cause\x18\x11 \x01(\tR\vhealthCause\x12#\n" +
+	"\rhealth_detail\x18\x12 \x01(\tR\fhealthDetail\x12\x1d\n" +
+	"\n" +
+	"mode_state\x18\x13 \x01(\tR\tmodeState\x12!\n" +
+	"\fmode_problem\x18\x14 \x01(\tR\vmodeProblem\"\xbf\x01\n" +
 	"\fCapabilities\x12\x10\n" +
 	"\x03mig\x18\x01 \x01(\bR\x03mig\x12(\n" +
 	"\x10mode_needs_reset\x18\x02 \x01(\bR\x0emodeNeedsReset\x12\x10\n" +
@@ -2281,7 +3170,7 @@ const file_tranche_agent_v1_agent_proto_rawDesc = "" +
 	"\x0fapplied_version\x18\x05 \x01(\x03R\x0eappliedVersion\x12/\n" +
 	"\x04gone\x18\x06 \x03(\v2\x1b.tranche.agent.v1.TombstoneR\x04gone\x12\x12\n" +
 	"\x04hash\x18\a \x01(\tR\x04hash\x12\x1c\n" +
-	"\tunchanged\x18\b \x01(\bR\tunchanged\"\xf6\x02\n" +
+	"\tunchanged\x18\b \x01(\bR\tunchanged\"\xae\x03\n" +
 	"\vSliceReport\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12#\n" +
 	"\rassignment_id\x18\x02 \x01(\tR\fassignmentId\x12\x14\n" +
@@ -2298,7 +3187,9 @@ const file_tranche_agent_v1_agent_proto_rawDesc = "" +
 	" \x03(\v2\x1c.tranche.agent.v1.SlotReportR\x05slots\x12\x1f\n" +
 	"\vreason_code\x18\v \x01(\tR\n" +
 	"reasonCode\x12#\n" +
-	"\rreason_detail\x18\f \x01(\tR\freasonDetail\"\xe1\x01\n" +
+	"\rreason_detail\x18\f \x01(\tR\freasonDetail\x12\x1a\n" +
+	"\bprogress\x18\r \x01(\tR\bprogress\x12\x1a\n" +
+	"\bcredited\x18\x0e \x01(\bR\bcredited\"\xe1\x01\n" +
 	"\n" +
 	"SlotReport\x12\x19\n" +
 	"\bgpu_uuid\x18\x01 \x01(\tR\agpuUuid\x12\x19\n" +
@@ -2316,30 +3207,62 @@ const file_tranche_agent_v1_agent_proto_rawDesc = "" +
 	"\x05fence\x18\x02 \x01(\x03R\x05fence\"I\n" +
 	"\x05Proof\x12\x1b\n" +
 	"\tuptime_ms\x18\x01 \x01(\x03R\buptimeMs\x12#\n" +
-	"\robserved_hash\x18\x02 \x01(\tR\fobservedHash\"d\n" +
+	"\robserved_hash\x18\x02 \x01(\tR\fobservedHash\"\xfc\x01\n" +
 	"\x05Event\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x18\n" +
 	"\asubject\x18\x02 \x01(\tR\asubject\x12\x16\n" +
 	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x15\n" +
-	"\x06age_us\x18\x04 \x01(\x03R\x05ageUs\"\xf4\x01\n" +
+	"\x06age_us\x18\x04 \x01(\x03R\x05ageUs\x12\x0e\n" +
+	"\x02id\x18\x05 \x01(\x04R\x02id\x12G\n" +
+	"\n" +
+	"attributes\x18\x06 \x03(\v2'.tranche.agent.v1.Event.AttributesEntryR\n" +
+	"attributes\x1a=\n" +
+	"\x0fAttributesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x88\x01\n" +
+	"\aSamples\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x15\n" +
+	"\x06age_us\x18\x02 \x01(\x03R\x05ageUs\x12\x1f\n" +
+	"\vinterval_ms\x18\x03 \x01(\rR\n" +
+	"intervalMs\x125\n" +
+	"\x06slices\x18\x04 \x03(\v2\x1d.tranche.agent.v1.SliceSampleR\x06slices\"\x93\x01\n" +
+	"\vSliceSample\x12#\n" +
+	"\rassignment_id\x18\x01 \x01(\tR\fassignmentId\x12\x16\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\x12\x10\n" +
+	"\x03gap\x18\x03 \x01(\tR\x03gap\x125\n" +
+	"\breadings\x18\x04 \x03(\v2\x19.tranche.agent.v1.ReadingR\breadings\"3\n" +
+	"\aReading\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value\"K\n" +
+	"\x0eSecretsRequest\x12#\n" +
+	"\rassignment_id\x18\x01 \x01(\tR\fassignmentId\x12\x14\n" +
+	"\x05fence\x18\x02 \x01(\x03R\x05fence\"\xdc\x02\n" +
 	"\x0fSessionResponse\x129\n" +
 	"\thello_ack\x18\x01 \x01(\v2\x1a.tranche.agent.v1.HelloAckH\x00R\bhelloAck\x125\n" +
 	"\adesired\x18\x02 \x01(\v2\x19.tranche.agent.v1.DesiredH\x00R\adesired\x125\n" +
 	"\arefused\x18\x03 \x01(\v2\x19.tranche.agent.v1.RefusedH\x00R\arefused\x12/\n" +
-	"\x05drain\x18\x04 \x01(\v2\x17.tranche.agent.v1.DrainH\x00R\x05drainB\a\n" +
+	"\x05drain\x18\x04 \x01(\v2\x17.tranche.agent.v1.DrainH\x00R\x05drain\x125\n" +
+	"\asecrets\x18\x05 \x01(\v2\x19.tranche.agent.v1.SecretsH\x00R\asecrets\x12/\n" +
+	"\x05taken\x18\x06 \x01(\v2\x17.tranche.agent.v1.TakenH\x00R\x05takenB\a\n" +
 	"\x05frame\"\x96\x01\n" +
 	"\bHelloAck\x12\x18\n" +
 	"\asession\x18\x01 \x01(\x03R\asession\x12\x1a\n" +
 	"\btimeline\x18\x02 \x01(\x03R\btimeline\x12*\n" +
 	"\x11proof_interval_ms\x18\x03 \x01(\rR\x0fproofIntervalMs\x12(\n" +
-	"\x10full_interval_ms\x18\x04 \x01(\rR\x0efullIntervalMs\"\xb4\x01\n" +
+	"\x10full_interval_ms\x18\x04 \x01(\rR\x0efullIntervalMs\"\x90\x02\n" +
 	"\aDesired\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x03R\aversion\x12\x1a\n" +
 	"\btimeline\x18\x02 \x01(\x03R\btimeline\x126\n" +
 	"\x06slices\x18\x03 \x03(\v2\x1e.tranche.agent.v1.DesiredSliceR\x06slices\x12;\n" +
 	"\n" +
 	"tombstones\x18\x04 \x03(\v2\x1b.tranche.agent.v1.TombstoneR\n" +
-	"tombstones\"\x81\x03\n" +
+	"tombstones\x12'\n" +
+	"\x0fssh_authorities\x18\x05 \x03(\tR\x0esshAuthorities\x121\n" +
+	"\x05modes\x18\x06 \x03(\v2\x1b.tranche.agent.v1.ModeOrderR\x05modes\"P\n" +
+	"\tModeOrder\x12\x19\n" +
+	"\bgpu_uuid\x18\x01 \x01(\tR\agpuUuid\x12\x12\n" +
+	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x14\n" +
+	"\x05epoch\x18\x03 \x01(\x03R\x05epoch\"\xaf\x04\n" +
 	"\fDesiredSlice\x12#\n" +
 	"\rassignment_id\x18\x01 \x01(\tR\fassignmentId\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\x03R\x05fence\x12\x1f\n" +
@@ -2352,10 +3275,36 @@ const file_tranche_agent_v1_agent_proto_rawDesc = "" +
 	"\x03env\x18\b \x03(\v2'.tranche.agent.v1.DesiredSlice.EnvEntryR\x03env\x12\x12\n" +
 	"\x04vcpu\x18\t \x01(\rR\x04vcpu\x12\x17\n" +
 	"\aram_mib\x18\n" +
-	" \x01(\x03R\x06ramMib\x1a6\n" +
+	" \x01(\x03R\x06ramMib\x12\x15\n" +
+	"\x06org_id\x18\v \x01(\tR\x05orgId\x12,\n" +
+	"\x05ports\x18\f \x03(\v2\x16.tranche.agent.v1.PortR\x05ports\x12\x19\n" +
+	"\bssh_keys\x18\r \x03(\tR\asshKeys\x12\x17\n" +
+	"\ashm_mib\x18\x0e \x01(\x03R\x06shmMib\x12\x12\n" +
+	"\x04name\x18\x0f \x01(\tR\x04name\x12\x1f\n" +
+	"\vhas_secrets\x18\x10 \x01(\bR\n" +
+	"hasSecrets\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa6\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"T\n" +
+	"\x04Port\x12\x1c\n" +
+	"\tcontainer\x18\x01 \x01(\rR\tcontainer\x12\x12\n" +
+	"\x04host\x18\x02 \x01(\rR\x04host\x12\x1a\n" +
+	"\bprotocol\x18\x03 \x01(\tR\bprotocol\"\x89\x02\n" +
+	"\aSecrets\x12#\n" +
+	"\rassignment_id\x18\x01 \x01(\tR\fassignmentId\x12\x14\n" +
+	"\x05fence\x18\x02 \x01(\x03R\x05fence\x124\n" +
+	"\x03env\x18\x03 \x03(\v2\".tranche.agent.v1.Secrets.EnvEntryR\x03env\x12;\n" +
+	"\bregistry\x18\x04 \x01(\v2\x1f.tranche.agent.v1.RegistryLoginR\bregistry\x12\x18\n" +
+	"\arefused\x18\x05 \x01(\tR\arefused\x1a6\n" +
+	"\bEnvEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"c\n" +
+	"\rRegistryLogin\x12\x1a\n" +
+	"\bregistry\x18\x01 \x01(\tR\bregistry\x12\x1a\n" +
+	"\busername\x18\x02 \x01(\tR\busername\x12\x1a\n" +
+	"\bpassword\x18\x03 \x01(\tR\bpassword\"!\n" +
+	"\x05Taken\x12\x18\n" +
+	"\athrough\x18\x01 \x01(\x04R\athrough\"\xa6\x01\n" +
 	"\vDesiredSlot\x12\x19\n" +
 	"\bgpu_uuid\x18\x01 \x01(\tR\agpuUuid\x12\x19\n" +
 	"\bgpu_mode\x18\x02 \x01(\tR\agpuMode\x12\x1d\n" +
@@ -2389,7 +3338,7 @@ func file_tranche_agent_v1_agent_proto_rawDescGZIP() []byte {
 }
 
 var file_tranche_agent_v1_agent_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_tranche_agent_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_tranche_agent_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_tranche_agent_v1_agent_proto_goTypes = []any{
 	(JoinResponse_Outcome)(0), // 0: tranche.agent.v1.JoinResponse.Outcome
 	(*JoinRequest)(nil),       // 1: tranche.agent.v1.JoinRequest
@@ -2409,14 +3358,26 @@ var file_tranche_agent_v1_agent_proto_goTypes = []any{
 	(*Tombstone)(nil),         // 15: tranche.agent.v1.Tombstone
 	(*Proof)(nil),             // 16: tranche.agent.v1.Proof
 	(*Event)(nil),             // 17: tranche.agent.v1.Event
-	(*SessionResponse)(nil),   // 18: tranche.agent.v1.SessionResponse
-	(*HelloAck)(nil),          // 19: tranche.agent.v1.HelloAck
-	(*Desired)(nil),           // 20: tranche.agent.v1.Desired
-	(*DesiredSlice)(nil),      // 21: tranche.agent.v1.DesiredSlice
-	(*DesiredSlot)(nil),       // 22: tranche.agent.v1.DesiredSlot
-	(*Refused)(nil),           // 23: tranche.agent.v1.Refused
-	(*Drain)(nil),             // 24: tranche.agent.v1.Drain
-	nil,                       // 25: tranche.agent.v1.DesiredSlice.EnvEntry
+	(*Samples)(nil),           // 18: tranche.agent.v1.Samples
+	(*SliceSample)(nil),       // 19: tranche.agent.v1.SliceSample
+	(*Reading)(nil),           // 20: tranche.agent.v1.Reading
+	(*SecretsRequest)(nil),    // 21: tranche.agent.v1.SecretsRequest
+	(*SessionResponse)(nil),   // 22: tranche.agent.v1.SessionResponse
+	(*HelloAck)(nil),          // 23: tranche.agent.v1.HelloAck
+	(*Desired)(nil),           // 24: tranche.agent.v1.Desired
+	(*ModeOrder)(nil),         // 25: tranche.agent.v1.ModeOrder
+	(*DesiredSlice)(nil),      // 26: tranche.agent.v1.DesiredSlice
+	(*Port)(nil),              // 27: tranche.agent.v1.Port
+	(*Secrets)(nil),           // 28: tranche.agent.v1.Secrets
+	(*RegistryLogin)(nil),     // 29: tranche.agent.v1.RegistryLogin
+	(*Taken)(nil),             // 30: tranche.agent.v1.Taken
+	(*DesiredSlot)(nil),       // 31: tranche.agent.v1.DesiredSlot
+	(*Refused)(nil),           // 32: tranche.agent.v1.Refused
+	(*Drain)(nil),             // 33: tranche.agent.v1.Drain
+	(*Inventory_Reach)(nil),   // 34: tranche.agent.v1.Inventory.Reach
+	nil,                       // 35: tranche.agent.v1.Event.AttributesEntry
+	nil,                       // 36: tranche.agent.v1.DesiredSlice.EnvEntry
+	nil,                       // 37: tranche.agent.v1.Secrets.EnvEntry
 }
 var file_tranche_agent_v1_agent_proto_depIdxs = []int32{
 	0,  // 0: tranche.agent.v1.JoinResponse.outcome:type_name -> tranche.agent.v1.JoinResponse.Outcome
@@ -2425,33 +3386,45 @@ var file_tranche_agent_v1_agent_proto_depIdxs = []int32{
 	12, // 3: tranche.agent.v1.SessionRequest.observed:type_name -> tranche.agent.v1.Observed
 	16, // 4: tranche.agent.v1.SessionRequest.proof:type_name -> tranche.agent.v1.Proof
 	17, // 5: tranche.agent.v1.SessionRequest.event:type_name -> tranche.agent.v1.Event
-	8,  // 6: tranche.agent.v1.Inventory.gpus:type_name -> tranche.agent.v1.GPU
-	10, // 7: tranche.agent.v1.GPU.media:type_name -> tranche.agent.v1.MediaStock
-	11, // 8: tranche.agent.v1.GPU.profiles:type_name -> tranche.agent.v1.Profile
-	9,  // 9: tranche.agent.v1.GPU.capabilities:type_name -> tranche.agent.v1.Capabilities
-	10, // 10: tranche.agent.v1.Profile.media:type_name -> tranche.agent.v1.MediaStock
-	13, // 11: tranche.agent.v1.Observed.slices:type_name -> tranche.agent.v1.SliceReport
-	15, // 12: tranche.agent.v1.Observed.gone:type_name -> tranche.agent.v1.Tombstone
-	14, // 13: tranche.agent.v1.SliceReport.slots:type_name -> tranche.agent.v1.SlotReport
-	19, // 14: tranche.agent.v1.SessionResponse.hello_ack:type_name -> tranche.agent.v1.HelloAck
-	20, // 15: tranche.agent.v1.SessionResponse.desired:type_name -> tranche.agent.v1.Desired
-	23, // 16: tranche.agent.v1.SessionResponse.refused:type_name -> tranche.agent.v1.Refused
-	24, // 17: tranche.agent.v1.SessionResponse.drain:type_name -> tranche.agent.v1.Drain
-	21, // 18: tranche.agent.v1.Desired.slices:type_name -> tranche.agent.v1.DesiredSlice
-	15, // 19: tranche.agent.v1.Desired.tombstones:type_name -> tranche.agent.v1.Tombstone
-	22, // 20: tranche.agent.v1.DesiredSlice.slots:type_name -> tranche.agent.v1.DesiredSlot
-	25, // 21: tranche.agent.v1.DesiredSlice.env:type_name -> tranche.agent.v1.DesiredSlice.EnvEntry
-	5,  // 22: tranche.agent.v1.AgentService.Session:input_type -> tranche.agent.v1.SessionRequest
-	1,  // 23: tranche.agent.v1.EnrolService.Join:input_type -> tranche.agent.v1.JoinRequest
-	3,  // 24: tranche.agent.v1.EnrolService.Renew:input_type -> tranche.agent.v1.RenewRequest
-	18, // 25: tranche.agent.v1.AgentService.Session:output_type -> tranche.agent.v1.SessionResponse
-	2,  // 26: tranche.agent.v1.EnrolService.Join:output_type -> tranche.agent.v1.JoinResponse
-	4,  // 27: tranche.agent.v1.EnrolService.Renew:output_type -> tranche.agent.v1.RenewResponse
-	25, // [25:28] is the sub-list for method output_type
-	22, // [22:25] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	18, // 6: tranche.agent.v1.SessionRequest.samples:type_name -> tranche.agent.v1.Samples
+	21, // 7: tranche.agent.v1.SessionRequest.secrets_request:type_name -> tranche.agent.v1.SecretsRequest
+	8,  // 8: tranche.agent.v1.Inventory.gpus:type_name -> tranche.agent.v1.GPU
+	34, // 9: tranche.agent.v1.Inventory.reach:type_name -> tranche.agent.v1.Inventory.Reach
+	10, // 10: tranche.agent.v1.GPU.media:type_name -> tranche.agent.v1.MediaStock
+	11, // 11: tranche.agent.v1.GPU.profiles:type_name -> tranche.agent.v1.Profile
+	9,  // 12: tranche.agent.v1.GPU.capabilities:type_name -> tranche.agent.v1.Capabilities
+	10, // 13: tranche.agent.v1.Profile.media:type_name -> tranche.agent.v1.MediaStock
+	13, // 14: tranche.agent.v1.Observed.slices:type_name -> tranche.agent.v1.SliceReport
+	15, // 15: tranche.agent.v1.Observed.gone:type_name -> tranche.agent.v1.Tombstone
+	14, // 16: tranche.agent.v1.SliceReport.slots:type_name -> tranche.agent.v1.SlotReport
+	35, // 17: tranche.agent.v1.Event.attributes:type_name -> tranche.agent.v1.Event.AttributesEntry
+	19, // 18: tranche.agent.v1.Samples.slices:type_name -> tranche.agent.v1.SliceSample
+	20, // 19: tranche.agent.v1.SliceSample.readings:type_name -> tranche.agent.v1.Reading
+	23, // 20: tranche.agent.v1.SessionResponse.hello_ack:type_name -> tranche.agent.v1.HelloAck
+	24, // 21: tranche.agent.v1.SessionResponse.desired:type_name -> tranche.agent.v1.Desired
+	32, // 22: tranche.agent.v1.SessionResponse.refused:type_name -> tranche.agent.v1.Refused
+	33, // 23: tranche.agent.v1.SessionResponse.drain:type_name -> tranche.agent.v1.Drain
+	28, // 24: tranche.agent.v1.SessionResponse.secrets:type_name -> tranche.agent.v1.Secrets
+	30, // 25: tranche.agent.v1.SessionResponse.taken:type_name -> tranche.agent.v1.Taken
+	26, // 26: tranche.agent.v1.Desired.slices:type_name -> tranche.agent.v1.DesiredSlice
+	15, // 27: tranche.agent.v1.Desired.tombstones:type_name -> tranche.agent.v1.Tombstone
+	25, // 28: tranche.agent.v1.Desired.modes:type_name -> tranche.agent.v1.ModeOrder
+	31, // 29: tranche.agent.v1.DesiredSlice.slots:type_name -> tranche.agent.v1.DesiredSlot
+	36, // 30: tranche.agent.v1.DesiredSlice.env:type_name -> tranche.agent.v1.DesiredSlice.EnvEntry
+	27, // 31: tranche.agent.v1.DesiredSlice.ports:type_name -> tranche.agent.v1.Port
+	37, // 32: tranche.agent.v1.Secrets.env:type_name -> tranche.agent.v1.Secrets.EnvEntry
+	29, // 33: tranche.agent.v1.Secrets.registry:type_name -> tranche.agent.v1.RegistryLogin
+	5,  // 34: tranche.agent.v1.AgentService.Session:input_type -> tranche.agent.v1.SessionRequest
+	1,  // 35: tranche.agent.v1.EnrolService.Join:input_type -> tranche.agent.v1.JoinRequest
+	3,  // 36: tranche.agent.v1.EnrolService.Renew:input_type -> tranche.agent.v1.RenewRequest
+	22, // 37: tranche.agent.v1.AgentService.Session:output_type -> tranche.agent.v1.SessionResponse
+	2,  // 38: tranche.agent.v1.EnrolService.Join:output_type -> tranche.agent.v1.JoinResponse
+	4,  // 39: tranche.agent.v1.EnrolService.Renew:output_type -> tranche.agent.v1.RenewResponse
+	37, // [37:40] is the sub-list for method output_type
+	34, // [34:37] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_tranche_agent_v1_agent_proto_init() }
@@ -2465,12 +3438,16 @@ func file_tranche_agent_v1_agent_proto_init() {
 		(*SessionRequest_Observed)(nil),
 		(*SessionRequest_Proof)(nil),
 		(*SessionRequest_Event)(nil),
+		(*SessionRequest_Samples)(nil),
+		(*SessionRequest_SecretsRequest)(nil),
 	}
-	file_tranche_agent_v1_agent_proto_msgTypes[17].OneofWrappers = []any{
+	file_tranche_agent_v1_agent_proto_msgTypes[21].OneofWrappers = []any{
 		(*SessionResponse_HelloAck)(nil),
 		(*SessionResponse_Desired)(nil),
 		(*SessionResponse_Refused)(nil),
 		(*SessionResponse_Drain)(nil),
+		(*SessionResponse_Secrets)(nil),
+		(*SessionResponse_Taken)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2478,7 +3455,7 @@ func file_tranche_agent_v1_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tranche_agent_v1_agent_proto_rawDesc), len(file_tranche_agent_v1_agent_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   25,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -116,6 +116,37 @@ func (r *Runtime) Stop(_ context.Context, name string) error {
 	return nil
 }
 
+// Stats implements runtime.Driver: nothing runs, so no counter is reported.
+func (r *Runtime) Stats(_ context.Context, name string) (runtime.Stats, error) {
+	if err := r.running("stats", name); err != nil {
+		return runtime.Stats{}, err
+	}
+	const none = -1
+	return runtime.Stats{
+		CPU: none, Throttled: none, MemoryBytes: none, MemoryLimit: none, PIDs: none, OOMKills: none,
+		ReadBytes: none, WrittenBytes: none,
+	}, nil
+}
+
+// Exec implements runtime.Driver: the fake runs nothing and says so.
+func (r *Runtime) Exec(_ context.Context, name string, _ runtime.Exec) (int, error) {
+	if err := r.running("exec", name); err != nil {
+		return 0, err
+	}
+	return 0, runtime.Refuse(runtime.Unavailable, "exec", name, "the fake runtime executes nothing")
+}
+
+func (r *Runtime) running(op, name string) error {
+	f, found, err := r.read(name)
+	if err != nil {
+		return err
+	}
+	if !found || r.container(name, f).State != runtime.Running {
+		return runtime.Refuse(runtime.NotFound, op, name, "no such container runs")
+	}
+	return nil
+}
+
 // End makes a container exit by itself, as a tenant's process may.
 func (r *Runtime) End(name string, exitCode int) error {
 	f, found, err := r.read(name)
