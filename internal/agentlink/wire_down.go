@@ -43,11 +43,21 @@ func RefusalIn(m *agentv1.Refused) Refusal {
 
 // DesiredOut maps to the wire.
 func DesiredOut(d Desired) *agentv1.Desired {
-	m := &agentv1.Desired{Version: d.Version, Timeline: d.Timeline, Tombstones: tombstonesOut(d.Tombstones)}
+	m := &agentv1.Desired{Version: d.Version, Timeline: d.Timeline, Tombstones: tombstonesOut(d.Tombstones), SshAuthorities: d.SSHAuthorities}
+	for _, o := range d.Modes {
+		m.Modes = append(m.Modes, &agentv1.ModeOrder{GpuUuid: o.GPU, Mode: o.Mode.String(), Epoch: o.Epoch})
+	}
 	for _, o := range d.Orders {
 		w := &agentv1.DesiredSlice{
 			AssignmentId: o.Assignment.String(), Fence: o.Fence, InstanceId: o.Instance.String(), Run: int32(o.Run),
 			Image: o.Image, Command: o.Command, Env: o.Env, Vcpu: uint32(o.VCPU), RamMib: int64(o.RAM),
+			Name: o.Name, SshKeys: o.SSHKeys, ShmMib: int64(o.Shm), HasSecrets: o.HasSecrets,
+		}
+		if !o.Org.IsZero() {
+			w.OrgId = o.Org.String()
+		}
+		for _, p := range o.Ports {
+			w.Ports = append(w.Ports, &agentv1.Port{Container: uint32(p.Container), Host: uint32(p.Host), Protocol: p.Protocol})
 		}
 		for _, s := range o.Slots {
 			w.Slots = append(w.Slots, &agentv1.DesiredSlot{
@@ -63,7 +73,7 @@ func DesiredOut(d Desired) *agentv1.Desired {
 // DesiredIn maps from the wire. An order without slots or with an unknown mode
 // refuses the whole set: a part of a desired set is no desired set.
 func DesiredIn(m *agentv1.Desired) (Desired, error) {
-	d := Desired{Version: m.GetVersion(), Timeline: m.GetTimeline()}
+	d := Desired{Version: m.GetVersion(), Timeline: m.GetTimeline(), SSHAuthorities: m.GetSshAuthorities()}
 	var err error
 	if d.Tombstones, err = tombstonesIn(m.GetTombstones()); err != nil {
 		return Desired{}, fmt.Errorf("desired: %w", err)
@@ -75,6 +85,13 @@ func DesiredIn(m *agentv1.Desired) (Desired, error) {
 		}
 		d.Orders = append(d.Orders, o)
 	}
+	for _, w := range m.GetModes() {
+		mode, err := gpu.ParseMode(w.GetMode())
+		if err != nil {
+			return Desired{}, fmt.Errorf("desired: mode of gpu %q: %w", w.GetGpuUuid(), err)
+		}
+		d.Modes = append(d.Modes, ModeOrder{GPU: w.GetGpuUuid(), Mode: mode, Epoch: w.GetEpoch()})
+	}
 	return d, nil
 }
 
@@ -82,6 +99,13 @@ func orderIn(m *agentv1.DesiredSlice) (Order, error) {
 	o := Order{
 		Fence: m.GetFence(), Run: int(m.GetRun()), Image: m.GetImage(), Command: m.GetCommand(), Env: m.GetEnv(),
 		VCPU: int(m.GetVcpu()), RAM: units.MiB(m.GetRamMib()),
+		Name: m.GetName(), SSHKeys: m.GetSshKeys(), Shm: units.MiB(m.GetShmMib()), HasSecrets: m.GetHasSecrets(),
+	}
+	for _, p := range m.GetPorts() {
+		o.Ports = append(o.Ports, Port{Container: int(p.GetContainer()), Host: int(p.GetHost()), Protocol: p.GetProtocol()})
+	}
+	if err := o.Org.UnmarshalText([]byte(m.GetOrgId())); err != nil {
+		return Order{}, err
 	}
 	var err error
 	if o.Assignment, err = id.Parse[id.Assignment](m.GetAssignmentId()); err != nil {

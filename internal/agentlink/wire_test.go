@@ -2,6 +2,8 @@ package agentlink_test
 
 import (
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,7 +44,7 @@ func TestObservedTravels(t *testing.T) {
 			s := agentlink.Slice{
 				Key: fmt.Sprint(i), Assignment: id.New[id.Assignment](), Fence: rapid.Int64().Draw(rt, "fence"), Run: i,
 				State: agentlink.SlicePresent, RunState: instance.RunExited, ExitCode: i,
-				Age: age(rt, "age"), EndedAge: age(rt, "ended"), Reason: instance.Problem{Code: "IN_USE", Detail: "x"},
+				Age: age(rt, "age"), EndedAge: age(rt, "ended"), Reason: instance.Problem{Code: "IN_USE", Detail: "x"}, Progress: "pulling", Credited: true,
 				Slots: []agentlink.SliceSlot{{
 					Slot:   gpu.Slot{GPU: "GPU-1", Mode: gpu.MIGMode(), Name: "1g.18gb", Start: 3, Size: 1},
 					Device: "MIG-1", Memory: 16384, SMs: 16,
@@ -63,9 +65,13 @@ func TestDesiredTravels(t *testing.T) {
 		Orders: []agentlink.Order{{
 			Assignment: id.New[id.Assignment](), Fence: 1, Instance: id.New[id.Instance](), Run: 3, Image: "img",
 			Command: []string{"a", "b"}, Env: map[string]string{"K": "v"}, VCPU: 4, RAM: 32 * units.GiB,
+			Org: id.New[id.Org](), Name: "trainer", SSHKeys: []string{"ssh-ed25519 AAAA"}, Shm: 64, HasSecrets: true,
+			Ports: []agentlink.Port{{Container: 80, Host: 30000, Protocol: "tcp"}},
 			Slots: []gpu.Slot{{GPU: "GPU-1", Mode: gpu.MIGMode(), Profile: 19, Name: "1g.18gb", Start: 3, Size: 1}},
 		}},
-		Tombstones: []agentlink.Tombstone{{Assignment: id.New[id.Assignment](), Fence: 4}},
+		Tombstones:     []agentlink.Tombstone{{Assignment: id.New[id.Assignment](), Fence: 4}},
+		SSHAuthorities: []string{"ssh-ed25519 BBBB"},
+		Modes:          []agentlink.ModeOrder{{GPU: "GPU-1", Mode: gpu.MIGMode(), Epoch: 3}},
 	}
 	got, err := agentlink.DesiredIn(travel(t, agentlink.DesiredOut(d), &agentv1.Desired{}))
 	require.NoError(t, err)
@@ -75,8 +81,11 @@ func TestDesiredTravels(t *testing.T) {
 func TestInventoryTravels(t *testing.T) {
 	v := agentlink.Inventory{
 		VCPU: 128, RAM: 1024 * units.GiB, Driver: "sim", DriverVersion: "1", Simulated: true,
+		Runtime: "runc", BelowFloor: []string{"kernel"}, Condition: agentlink.ConditionCordon, ConditionCause: "FLOORS",
+		Reach: agentlink.Reach{Address: "gpu1.example", SSHPort: 22, SSHHostKey: "ssh-ed25519 CC", FirstPort: 30000, LastPort: 30999},
 		GPUs: []agentlink.InventoryGPU{{
-			Ordinal: 1, Mode: gpu.MIGMode(), Desired: gpu.MIGMode(), Health: "healthy", PlacementsSource: "sim",
+			Ordinal: 1, Mode: gpu.MIGMode(), Desired: gpu.MIGMode(), Health: "degraded", HealthCause: "XID_94", HealthDetail: "contained",
+			ModeState: "switching", ModeProblem: "in use", PlacementsSource: "sim",
 			Device: gpu.Device{
 				UUID: "GPU-1", PCI: "00:06.0", Model: "H200-141", Name: "NVIDIA H200", Memory: 143771, SMs: 132,
 				MemorySlices: 8, ComputeUnits: 7, Engines: gpu.Engines{Copy: 7, Decode: 7, JPEG: 7}, Simulated: true,
@@ -92,6 +101,70 @@ func TestInventoryTravels(t *testing.T) {
 	got, err := agentlink.InventoryIn(travel(t, agentlink.InventoryOut(v), &agentv1.Inventory{}))
 	require.NoError(t, err)
 	require.Equal(t, v, got)
+}
+
+func TestSpooledFramesTravel(t *testing.T) {
+	e := agentlink.Event{
+		ID: 9, Kind: "gpu.xid", Subject: "GPU-1", Detail: "xid 79", Age: time.Second, Attributes: map[string]string{"xid": "79"},
+	}
+	gotE, err := agentlink.EventIn(travel(t, agentlink.EventOut(e), &agentv1.Event{}))
+	require.NoError(t, err)
+	require.Equal(t, e, gotE)
+	s := agentlink.Samples{ID: 10, Age: time.Second, Interval: 10 * time.Second, Slices: []agentlink.SliceSample{
+		{Assignment: id.New[id.Assignment](), Source: "gpm", Readings: map[string]int64{"sm_util_ppm": 500_000, "gpu_memory_bytes": 0}},
+		{Assignment: id.New[id.Assignment](), Source: "cgroup", Gap: "the agent was away"},
+	}}
+	gotS, err := agentlink.SamplesIn(travel(t, agentlink.SamplesOut(s), &agentv1.Samples{}))
+	require.NoError(t, err)
+	require.Equal(t, s, gotS)
+}
+
+func TestSecretsTravelAndStayOutOfLogs(t *testing.T) {
+	r := agentlink.SecretsRequest{Assignment: id.New[id.Assignment](), Fence: 2}
+	gotR, err := agentlink.SecretsRequestIn(travel(t, agentlink.SecretsRequestOut(r), &agentv1.SecretsRequest{}))
+	require.NoError(t, err)
+	require.Equal(t, r, gotR)
+	s := agentlink.Secrets{
+		Assignment: r.Assignment, Fence: 2, Env: map[string]string{"HF_TOKEN": "canary"},
+		Login: &agentlink.Login{Registry: "r.example", Username: "u", Password: "canary"},
+	}
+	gotS, err := agentlink.SecretsIn(travel(t, agentlink.SecretsOut(s), &agentv1.Secrets{}))
+	require.NoError(t, err)
+	require.Equal(t, s, gotS)
+	var log strings.Builder
+	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "secrets", s, "login", *s.Login)
+	require.NotContains(t, log.String(), "canary")
+}
+
+func TestBadSpooledFramesAreRefused(t *testing.T) {
+	asg := id.New[id.Assignment]().String()
+	for name, m := range map[string]*agentv1.Event{
+		"no id":   {Kind: "k", AgeUs: 1},
+		"no kind": {Id: 1, AgeUs: 1},
+		"no age":  {Id: 1, Kind: "k"},
+		"control": {Id: 1, Kind: "k", AgeUs: 1, Detail: "\x1b[2J"},
+	} {
+		_, err := agentlink.EventIn(m)
+		require.Error(t, err, name)
+	}
+	for name, m := range map[string]*agentv1.Samples{
+		"no interval": {Id: 1, AgeUs: 1},
+		"negative": {Id: 1, AgeUs: 1, IntervalMs: 1, Slices: []*agentv1.SliceSample{
+			{AssignmentId: asg, Readings: []*agentv1.Reading{{Name: "cpu_us", Value: -1}}},
+		}},
+		"nameless": {Id: 1, AgeUs: 1, IntervalMs: 1, Slices: []*agentv1.SliceSample{
+			{AssignmentId: asg, Readings: []*agentv1.Reading{{Value: 1}}},
+		}},
+	} {
+		_, err := agentlink.SamplesIn(m)
+		require.Error(t, err, name)
+	}
+	_, err := agentlink.InventoryIn(&agentv1.Inventory{Condition: "odd"})
+	require.Error(t, err)
+	_, err = agentlink.InventoryIn(&agentv1.Inventory{Reach: &agentv1.Inventory_Reach{SshPort: 70000}})
+	require.Error(t, err)
+	_, err = agentlink.InventoryIn(&agentv1.Inventory{Reach: &agentv1.Inventory_Reach{FirstPort: 2, LastPort: 1}})
+	require.Error(t, err)
 }
 
 // A frame with one bad part is refused as a whole.

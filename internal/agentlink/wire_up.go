@@ -39,6 +39,9 @@ const (
 	maxSlices = 4096
 	maxText   = 2048    // bytes
 	maxAge    = 1 << 52 // microseconds, more than a century
+	maxPort   = 65535
+	maxFloors = 64
+	maxNamed  = 64 // attributes of an event, readings of a sample
 )
 
 // plain refuses text that is too long or that a database or a terminal would
@@ -83,6 +86,11 @@ func InventoryOut(v Inventory) *agentv1.Inventory {
 	m := &agentv1.Inventory{
 		Failed: v.Failed, Failure: v.Failure, Vcpu: uint32(v.VCPU), RamMib: int64(v.RAM),
 		DriverName: v.Driver, DriverVersion: v.DriverVersion, Simulated: v.Simulated,
+		Runtime: v.Runtime, BelowFloor: v.BelowFloor, Condition: string(v.Condition), ConditionCause: v.ConditionCause,
+		Reach: &agentv1.Inventory_Reach{
+			Address: v.Reach.Address, SshPort: uint32(v.Reach.SSHPort), SshHostKey: v.Reach.SSHHostKey,
+			FirstPort: uint32(v.Reach.FirstPort), LastPort: uint32(v.Reach.LastPort),
+		},
 	}
 	for _, g := range v.GPUs {
 		m.Gpus = append(m.Gpus, gpuOut(g))
@@ -95,11 +103,20 @@ func InventoryIn(m *agentv1.Inventory) (Inventory, error) {
 	v := Inventory{
 		Failed: m.GetFailed(), Failure: m.GetFailure(), VCPU: int(m.GetVcpu()), RAM: units.MiB(m.GetRamMib()),
 		Driver: m.GetDriverName(), DriverVersion: m.GetDriverVersion(), Simulated: m.GetSimulated(),
+		Runtime: m.GetRuntime(), BelowFloor: m.GetBelowFloor(),
+		Condition: Condition(m.GetCondition()), ConditionCause: m.GetConditionCause(),
+	}
+	var err error
+	if v.Reach, err = reachIn(m.GetReach()); err != nil {
+		return Inventory{}, fmt.Errorf("inventory: %w", err)
+	}
+	if !conditions[v.Condition] || len(v.BelowFloor) > maxFloors {
+		return Inventory{}, fmt.Errorf("inventory: condition %q, %d floors are out of range", v.Condition, len(v.BelowFloor))
 	}
 	if len(m.GetGpus()) > maxGPUs || v.VCPU > maxVCPU || v.RAM < 0 || v.RAM > maxRAM {
 		return Inventory{}, fmt.Errorf("inventory: %d gpus, %d vcpu, %d MiB are out of range", len(m.GetGpus()), v.VCPU, v.RAM)
 	}
-	if err := plain(v.Failure, v.Driver, v.DriverVersion); err != nil {
+	if err := plain(append(v.BelowFloor, v.Failure, v.Driver, v.DriverVersion, v.Runtime, v.ConditionCause)...); err != nil {
 		return Inventory{}, fmt.Errorf("inventory: %w", err)
 	}
 	seen := map[string]bool{}
@@ -117,12 +134,32 @@ func InventoryIn(m *agentv1.Inventory) (Inventory, error) {
 	return v, nil
 }
 
+var conditions = map[Condition]bool{ConditionGood: true, ConditionCordon: true, ConditionFailed: true}
+
+func reachIn(m *agentv1.Inventory_Reach) (Reach, error) {
+	r := Reach{
+		Address: m.GetAddress(), SSHPort: int(m.GetSshPort()), SSHHostKey: m.GetSshHostKey(),
+		FirstPort: int(m.GetFirstPort()), LastPort: int(m.GetLastPort()),
+	}
+	for _, p := range []int{r.SSHPort, r.FirstPort, r.LastPort} {
+		if p < 0 || p > maxPort {
+			return Reach{}, fmt.Errorf("port %d is out of range", p)
+		}
+	}
+	if r.LastPort < r.FirstPort {
+		return Reach{}, fmt.Errorf("the port range %d to %d is empty", r.FirstPort, r.LastPort)
+	}
+	return r, plain(r.Address, r.SSHHostKey)
+}
+
 func gpuOut(g InventoryGPU) *agentv1.GPU {
 	d := g.Device
 	m := &agentv1.GPU{
 		Uuid: d.UUID, Pci: d.PCI, Ordinal: uint32(g.Ordinal), Model: d.Model, Name: d.Name,
 		MemoryMib: int64(d.Memory), SmCount: uint32(d.SMs), Mode: g.Mode.String(), ModeDesired: g.Desired.String(),
-		Health: g.Health, MemorySlices: uint32(d.MemorySlices), ComputeSlices: uint32(d.ComputeUnits),
+		Health: g.Health, HealthCause: g.HealthCause, HealthDetail: g.HealthDetail,
+		ModeState: g.ModeState, ModeProblem: g.ModeProblem,
+		MemorySlices: uint32(d.MemorySlices), ComputeSlices: uint32(d.ComputeUnits),
 		Media: enginesOut(d.Engines), PlacementsSource: g.PlacementsSource,
 		Capabilities: &agentv1.Capabilities{
 			Mig: d.Capabilities.MIG, ModeNeedsReset: d.Capabilities.ModeNeedsReset, Mps: d.Capabilities.MPS,
@@ -152,7 +189,8 @@ func gpuIn(m *agentv1.GPU, simulated bool) (InventoryGPU, error) {
 	if err != nil {
 		return InventoryGPU{}, err
 	}
-	if err := plain(m.GetUuid(), m.GetPci(), m.GetModel(), m.GetName(), m.GetHealth()); err != nil {
+	if err := plain(m.GetUuid(), m.GetPci(), m.GetModel(), m.GetName(), m.GetHealth(),
+		m.GetHealthCause(), m.GetHealthDetail(), m.GetModeState(), m.GetModeProblem()); err != nil {
 		return InventoryGPU{}, err
 	}
 	c := m.GetCapabilities()
@@ -182,7 +220,8 @@ func gpuIn(m *agentv1.GPU, simulated bool) (InventoryGPU, error) {
 	}
 	return InventoryGPU{
 		Device: d, Ordinal: int(m.GetOrdinal()), Mode: mode, Desired: desired,
-		Health: m.GetHealth(), PlacementsSource: m.GetPlacementsSource(),
+		Health: m.GetHealth(), HealthCause: m.GetHealthCause(), HealthDetail: m.GetHealthDetail(),
+		ModeState: m.GetModeState(), ModeProblem: m.GetModeProblem(), PlacementsSource: m.GetPlacementsSource(),
 	}, nil
 }
 
@@ -252,6 +291,7 @@ func sliceOut(s Slice) *agentv1.SliceReport {
 		Key: s.Key, AssignmentId: s.Assignment.String(), Fence: s.Fence, Run: int32(s.Run),
 		State: string(s.State), RunState: string(s.RunState), RunAgeUs: ageOut(s.Age), EndedAgeUs: ageOut(s.EndedAge),
 		ExitCode: int32(s.ExitCode), ReasonCode: s.Reason.Code, ReasonDetail: s.Reason.Detail,
+		Progress: s.Progress, Credited: s.Credited,
 	}
 	for _, t := range s.Slots {
 		m.Slots = append(m.Slots, &agentv1.SlotReport{
@@ -278,9 +318,10 @@ func sliceIn(m *agentv1.SliceReport) (Slice, error) {
 		Key: m.GetKey(), Fence: m.GetFence(), Run: int(m.GetRun()),
 		State: SliceState(m.GetState()), RunState: instance.RunState(m.GetRunState()),
 		Age: ageIn(m.GetRunAgeUs()), EndedAge: ageIn(m.GetEndedAgeUs()), ExitCode: int(m.GetExitCode()),
-		Reason: instance.Problem{Code: m.GetReasonCode(), Detail: m.GetReasonDetail()},
+		Reason:   instance.Problem{Code: m.GetReasonCode(), Detail: m.GetReasonDetail()},
+		Progress: m.GetProgress(), Credited: m.GetCredited(),
 	}
-	if err := plain(s.Key, s.Reason.Code, s.Reason.Detail); err != nil {
+	if err := plain(s.Key, s.Reason.Code, s.Reason.Detail, s.Progress); err != nil {
 		return Slice{}, err
 	}
 	if s.Key == "" || !sliceStates[s.State] || !runStates[s.RunState] {
