@@ -449,5 +449,5 @@ func TestUnreadableHost(t *testing.T) {
 	require.True(t, o.Failed)
 	require.Empty(t, o.Slices)
 	require.True(t, n.Inventory(t.Context()).Failed)
-	require.NoError(t, n.Sim.Reset(n.gpu(migs)))
+	require.NoError(t, n.Sim.HardReset(n.gpu(migs)))
 }

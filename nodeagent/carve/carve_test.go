@@ -228,7 +228,7 @@ func TestAGPUThatWantsARepairTakesNothingNewAndKeepsWhatItHas(t *testing.T) {
 	_, err = b.set.Ensure(ctx, old)
 	require.NoError(t, err)
 	require.NoError(t, b.set.Remove(ctx, old))
-	require.NoError(t, b.drv.Reset(b.uuid))
+	require.NoError(t, b.drv.HardReset(b.uuid))
 	_, err = b.set.Ensure(ctx, old)
 	require.NoError(t, err)
 }

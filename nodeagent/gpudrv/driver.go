@@ -49,6 +49,7 @@ type Reader interface {
 	Telemetry(ctx context.Context, uuid string) (Telemetry, error)
 	// Topology returns where the GPU sits in the host.
 	Topology(ctx context.Context, uuid string) (Topology, error)
+	Observer
 }
 
 // Writer changes what exists. Beside the kinds of Reader: InUse, NoRoom,
@@ -70,6 +71,7 @@ type Writer interface {
 	CreateShare(ctx context.Context, uuid string, unit int) (Share, error)
 	// DestroyShare takes a unit back: InUse while a client is on it.
 	DestroyShare(ctx context.Context, uuid string, unit int) error
+	Tuner
 }
 
 // Host describes the driver and the boot of the machine.
@@ -185,6 +187,9 @@ type Process struct {
 	Name        string       `json:"name"`
 	GPUInstance int          `json:"gpu_instance"`
 	UsedBytes   Value[int64] `json:"used_bytes"`
+	// SMPercent is the process's own use of the SMs, 0 to 100; under MPS only the
+	// server's is reported.
+	SMPercent Value[int64] `json:"sm_percent"`
 }
 
 // Settings are switches of a GPU.
@@ -195,6 +200,8 @@ type Settings struct {
 	ECCPending      Value[bool]   `json:"ecc_pending"`
 	PowerLimitMilli Value[int64]  `json:"power_limit_mw"`
 	Accounting      Value[bool]   `json:"accounting"`
+	// Timeslice is the length of a turn: one of the Timeslice levels.
+	Timeslice Value[string] `json:"timeslice"`
 }
 
 // Health is what tells a good GPU from a bad one. Lost GPUs answer GPULost.

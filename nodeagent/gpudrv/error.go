@@ -20,7 +20,10 @@ const (
 	Invalid     Kind = "INVALID"     // the arguments are not legal
 	NotFound    Kind = "NOT_FOUND"   // no such GPU, instance or share
 	Hung        Kind = "HUNG"        // no answer within the call's deadline
-	Broken      Kind = "FAILED"      // the driver failed without a known reason
+	// Mismatch: library and kernel module are of different versions, as after an
+	// upgrade without a reboot; nothing works until the driver is loaded again.
+	Mismatch Kind = "LIB_MISMATCH"
+	Broken   Kind = "FAILED" // the driver failed without a known reason
 )
 
 // Holder is someone who keeps a device open.

@@ -48,3 +48,21 @@ func (f Frozen) CreateShare(_ context.Context, uuid string, _ int) (Share, error
 func (f Frozen) DestroyShare(_ context.Context, uuid string, _ int) error {
 	return f.refuse("destroy_share", uuid)
 }
+
+// Reset implements Tuner.
+func (f Frozen) Reset(_ context.Context, uuid string) error { return f.refuse("reset", uuid) }
+
+// SetTimeslice implements Tuner.
+func (f Frozen) SetTimeslice(_ context.Context, uuid, _ string) error {
+	return f.refuse("set_timeslice", uuid)
+}
+
+// SetComputeMode implements Tuner.
+func (f Frozen) SetComputeMode(_ context.Context, uuid, _ string) error {
+	return f.refuse("set_compute_mode", uuid)
+}
+
+// SetMemoryLimit implements Tuner.
+func (f Frozen) SetMemoryLimit(_ context.Context, uuid, _ string, _ int64) error {
+	return f.refuse("set_memory_limit", uuid)
+}

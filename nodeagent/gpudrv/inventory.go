@@ -79,14 +79,19 @@ func describe(ctx context.Context, r Reader, ref Ref) (gpu.Device, string, error
 	if err != nil {
 		return gpu.Device{}, "", err
 	}
+	can, err := r.Capabilities(ctx, ref.UUID)
+	if err != nil {
+		return gpu.Device{}, "", err
+	}
 	d := gpu.Device{
 		UUID: ref.UUID, PCI: ref.PCI, Name: id.Name,
 		Model:  gpu.ModelSlug(id.Name, mem.Total()),
 		Memory: mem.Total(), Profiles: profiles, Simulated: host.Simulated,
 		Capabilities: gpu.Capabilities{
 			MIG: len(profiles) > 0, MPS: true,
-			ModeNeedsReset:    id.Architecture.Or("") == "ampere",
-			ComputeCapability: id.ComputeCapability.Or(""),
+			ModeNeedsReset:      id.Architecture.Or("") == "ampere",
+			ComputeCapability:   id.ComputeCapability.Or(""),
+			EnforcedMemoryLimit: can.MemoryLimits.Or(false),
 		},
 	}
 	d.MemorySlices, d.ComputeUnits, d.Engines = gpu.Totals(profiles)

@@ -39,6 +39,10 @@ type RecordedGPU struct {
 	Health       Answer[Health]             `json:"health"`
 	Telemetry    Answer[Telemetry]          `json:"telemetry"`
 	Topology     Answer[Topology]           `json:"topology"`
+	// Nil in recordings of versions that did not ask.
+	Capabilities *Answer[Capabilities] `json:"capabilities,omitempty"`
+	Usage        *Answer[[]SliceUsage] `json:"usage,omitempty"`
+	Fabric       *Answer[Fabric]       `json:"fabric,omitempty"`
 }
 
 // Answer is what a call gave: Value, or the kind and detail of its error.
@@ -92,6 +96,9 @@ func recordGPU(ctx context.Context, r Reader, ref Ref) RecordedGPU {
 		Health:       answer(r.Health(ctx, id)),
 		Telemetry:    answer(r.Telemetry(ctx, id)),
 		Topology:     answer(r.Topology(ctx, id)),
+		Capabilities: new(answer(r.Capabilities(ctx, id))),
+		Usage:        new(answer(r.Usage(ctx, id))),
+		Fabric:       new(answer(r.Fabric(ctx, id))),
 	}
 	for _, p := range g.Profiles.Value {
 		g.Placements[p.ID] = answer(r.Placements(ctx, id, p.ID))

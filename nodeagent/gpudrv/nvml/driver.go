@@ -21,6 +21,7 @@ const opRead = "read"
 // handles change under resets.
 type driver struct {
 	gpudrv.Frozen
+	gpudrv.Unobserved
 	api    lib.Interface
 	smi    string
 	bootID string
@@ -46,8 +47,9 @@ func Open(c Config) (gpudrv.Driver, error) {
 		return nil, gpudrv.Refuse(kindOf(ret), "open", "", "load NVML: %s", errorText(ret))
 	}
 	return &driver{
-		Frozen: gpudrv.Frozen{Why: "this version does not change real GPUs"},
-		api:    api, smi: c.SMI, bootID: strings.TrimSpace(string(boot)),
+		Frozen:     gpudrv.Frozen{Why: "this version does not change real GPUs"},
+		Unobserved: gpudrv.Unobserved{Unseen: "this version does not watch real GPUs"},
+		api:        api, smi: c.SMI, bootID: strings.TrimSpace(string(boot)),
 	}, nil
 }
 
@@ -118,6 +120,8 @@ func kindOf(ret lib.Return) gpudrv.Kind {
 		return gpudrv.NoRoom
 	case lib.ERROR_TIMEOUT:
 		return gpudrv.Hung
+	case lib.ERROR_LIB_RM_VERSION_MISMATCH:
+		return gpudrv.Mismatch
 	default:
 		return gpudrv.Broken
 	}

@@ -136,9 +136,16 @@ func (d *Driver) Processes(ctx context.Context, uuid string) ([]gpudrv.Process, 
 	return get(ctx, d, uuid, func(g gpudrv.RecordedGPU) gpudrv.Answer[[]gpudrv.Process] { return g.Processes })
 }
 
+// unasked is why a reading is missing that the recording's version did not ask for.
+const unasked = "not in the recording"
+
 // Settings implements gpudrv.Reader.
 func (d *Driver) Settings(ctx context.Context, uuid string) (gpudrv.Settings, error) {
-	return get(ctx, d, uuid, func(g gpudrv.RecordedGPU) gpudrv.Answer[gpudrv.Settings] { return g.Settings })
+	s, err := get(ctx, d, uuid, func(g gpudrv.RecordedGPU) gpudrv.Answer[gpudrv.Settings] { return g.Settings })
+	if _, ok := s.Timeslice.Get(); !ok && s.Timeslice.Reason() == "" {
+		s.Timeslice = gpudrv.NotReported[string](unasked)
+	}
+	return s, err
 }
 
 // Health implements gpudrv.Reader.
@@ -154,4 +161,54 @@ func (d *Driver) Telemetry(ctx context.Context, uuid string) (gpudrv.Telemetry, 
 // Topology implements gpudrv.Reader.
 func (d *Driver) Topology(ctx context.Context, uuid string) (gpudrv.Topology, error) {
 	return get(ctx, d, uuid, func(g gpudrv.RecordedGPU) gpudrv.Answer[gpudrv.Topology] { return g.Topology })
+}
+
+// later repeats an answer that older recordings lack.
+func later[T any](a *gpudrv.Answer[T], otherwise T) gpudrv.Answer[T] {
+	if a == nil {
+		return gpudrv.Answer[T]{Value: otherwise}
+	}
+	return *a
+}
+
+// Capabilities implements gpudrv.Observer.
+func (d *Driver) Capabilities(ctx context.Context, uuid string) (gpudrv.Capabilities, error) {
+	return get(ctx, d, uuid, func(g gpudrv.RecordedGPU) gpudrv.Answer[gpudrv.Capabilities] {
+		return later(g.Capabilities, gpudrv.NoCapabilities(unasked))
+	})
+}
+
+// Usage implements gpudrv.Observer.
+func (d *Driver) Usage(ctx context.Context, uuid string) ([]gpudrv.SliceUsage, error) {
+	return get(ctx, d, uuid, func(g gpudrv.RecordedGPU) gpudrv.Answer[[]gpudrv.SliceUsage] {
+		if g.Usage != nil {
+			return *g.Usage
+		}
+		var none []gpudrv.SliceUsage
+		for _, in := range g.GPUInstances.Value {
+			none = append(none, gpudrv.NoUsage(in.ID, unasked))
+		}
+		if !g.MIGMode.Value.Or(gpudrv.MIGMode{}).Current {
+			none = append(none, gpudrv.NoUsage(-1, unasked))
+		}
+		return gpudrv.Answer[[]gpudrv.SliceUsage]{Value: none}
+	})
+}
+
+// Fabric implements gpudrv.Observer.
+func (d *Driver) Fabric(ctx context.Context, uuid string) (gpudrv.Fabric, error) {
+	return get(ctx, d, uuid, func(g gpudrv.RecordedGPU) gpudrv.Answer[gpudrv.Fabric] {
+		return later(g.Fabric, gpudrv.NoFabric(unasked))
+	})
+}
+
+// MemoryLimit implements gpudrv.Observer: a recording enforces nothing.
+func (d *Driver) MemoryLimit(ctx context.Context, uuid, _ string) (gpudrv.Value[gpudrv.MemoryLimit], error) {
+	_, err := d.find(ctx, uuid)
+	return gpudrv.NotReported[gpudrv.MemoryLimit](unasked), err
+}
+
+// Watch implements gpudrv.Observer: nothing happens in a recording.
+func (d *Driver) Watch(context.Context) (gpudrv.Watcher, error) {
+	return nil, gpudrv.Refuse(gpudrv.Unsupported, "watch", "", "a recording has no events")
 }

@@ -37,10 +37,14 @@ type Driver struct {
 	disk    disk
 	latency Latency
 	now     func() time.Time
+	can     FleetDriver
 
 	mu     sync.Mutex
 	st     state
 	faults []Fault
+
+	watching sync.Mutex
+	watchers map[*watcher]struct{}
 }
 
 var _ gpudrv.Driver = (*Driver)(nil)
@@ -56,7 +60,7 @@ func Open(c Config) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	drv := &Driver{disk: d, latency: c.Latency, now: c.Now}
+	drv := &Driver{disk: d, latency: c.Latency, now: c.Now, can: c.Host.Driver, watchers: map[*watcher]struct{}{}}
 	if drv.now == nil {
 		drv.now = time.Now
 	}
@@ -146,8 +150,11 @@ func (d *Driver) change(ctx context.Context, op, uuid string, lag time.Duration,
 	return nil
 }
 
-// find returns the card's position: NotFound or GPULost.
+// find returns the card's position: Mismatch, NotFound or GPULost.
 func (s state) find(op, uuid string) (int, error) {
+	if s.Mismatch {
+		return 0, gpudrv.Refuse(gpudrv.Mismatch, op, uuid, "library and kernel module are of different versions")
+	}
 	i := slices.IndexFunc(s.GPUs, func(c card) bool { return c.UUID == uuid })
 	if i < 0 {
 		return 0, gpudrv.Refuse(gpudrv.NotFound, op, uuid, "no gpu with this uuid")
@@ -169,7 +176,7 @@ func (c *card) settleEnergy(at time.Time) {
 // SetMode implements gpudrv.Writer.
 func (d *Driver) SetMode(ctx context.Context, uuid string, m gpu.Mode) error {
 	const op = OpSetMode
-	pending := false
+	pending, switched := false, false
 	err := d.change(ctx, op, uuid, d.latency.SetMode, func(c *card) error {
 		model := catalogue[c.Model]
 		if !m.Valid() {
@@ -188,9 +195,13 @@ func (d *Driver) SetMode(ctx context.Context, uuid string, m gpu.Mode) error {
 			pending = true
 			return nil
 		}
+		switched = (c.Mode.Kind == gpu.MIG) != c.MIGPending
 		c.Mode = m
 		return nil
 	})
+	if err == nil && switched {
+		d.tell(whole(gpudrv.EventMIGConfig, uuid))
+	}
 	if err == nil && pending {
 		return gpudrv.Refuse(gpudrv.NeedsReset, op, uuid, "MIG switch is pending until the gpu is reset")
 	}

@@ -136,16 +136,48 @@ func (c card) usedBytes() int64 {
 	return min(used, catalogue[c.Model].totalBytes)
 }
 
-// loadPercent is how busy the card is: attached processes, at most 100.
-func (c card) loadPercent() int64 {
-	const perProcess = 25
+// defaultDuty is how busy a client is that does not say it, in percent.
+const defaultDuty = 25
+
+// duty is the percentage of the time in which the client has work running.
+func (cl client) duty() int64 {
+	switch {
+	case cl.Monitor || cl.Duty < 0:
+		return 0
+	case cl.Duty == 0:
+		return defaultDuty
+	default:
+		return int64(cl.Duty)
+	}
+}
+
+// load is how busy a part of the card is in thousandths of the time: the sum of
+// its clients' duties, at most all of it.
+func (c card) load(on func(client) bool) int64 {
 	n := int64(0)
 	for _, cl := range c.Clients {
-		if !cl.Monitor {
-			n += perProcess
+		if on(cl) {
+			n += cl.duty()
 		}
 	}
-	return min(n, 100)
+	const perMille = 10
+	return min(n, 100) * perMille
+}
+
+func anyClient(client) bool { return true }
+
+// loadPercent is how busy the SMs of the card are: each GPU instance counts by
+// its part of the SMs.
+func (c card) loadPercent() int64 {
+	if c.Mode.Kind != gpu.MIG {
+		return c.load(anyClient) / 10
+	}
+	m, sum := catalogue[c.Model], int64(0)
+	for _, in := range c.Instances {
+		e, _ := m.entry(in.Profile)
+		sum += c.load(func(cl client) bool { return cl.GPUInstance == in.ID }) * int64(e.SMs)
+	}
+	return sum / int64(m.sms) / 10
 }
 
 func (c card) milliwatts() int64 {

@@ -21,6 +21,10 @@ const (
 	OpDestroyComputeInstance = "destroy_compute_instance"
 	OpCreateShare            = "create_share"
 	OpDestroyShare           = "destroy_share"
+	OpReset                  = "reset"
+	OpSetTimeslice           = "set_timeslice"
+	OpSetComputeMode         = "set_compute_mode"
+	OpSetMemoryLimit         = "set_memory_limit"
 )
 
 // Fault makes the next calls fail before they do anything.
@@ -75,35 +79,42 @@ func (d *Driver) event(uuid string, f func(*card)) error {
 	}
 	next.GPUs[i].settleEnergy(d.now())
 	f(&next.GPUs[i])
-	if err := d.disk.save(next); err != nil {
-		return fmt.Errorf("store simulated gpus: %w", err)
+	return d.store(next)
+}
+
+// Lose makes a GPU fall off the bus until the next reboot. Watchers are told that
+// it is unavailable; a driver may also lose it in silence: LoseQuietly.
+func (d *Driver) Lose(uuid string) error {
+	if err := d.LoseQuietly(uuid); err != nil {
+		return err
 	}
-	d.st = next
+	d.tell(whole(gpudrv.EventUnavailable, uuid))
 	return nil
 }
 
-// Lose makes a GPU fall off the bus until the next reboot.
-func (d *Driver) Lose(uuid string) error {
+// LoseQuietly is Lose without an event.
+func (d *Driver) LoseQuietly(uuid string) error {
 	return d.event(uuid, func(c *card) { c.Lost, c.Recovery = true, "reboot" })
 }
 
 // Advise sets the recovery action that the driver reports, for example
-// drain_reset; Reset and reboots clear it.
+// drain_reset, and tells watchers; Reset and reboots clear it.
 func (d *Driver) Advise(uuid, action string) error {
-	return d.event(uuid, func(c *card) { c.Recovery = action })
+	if action == "none" {
+		action = ""
+	}
+	if err := d.event(uuid, func(c *card) { c.Recovery = action }); err != nil {
+		return err
+	}
+	d.tell(whole(gpudrv.EventRecovery, uuid))
+	return nil
 }
 
-// Reset resets a GPU: its instances, shares and clients are gone, a pending MIG
-// switch takes effect.
-func (d *Driver) Reset(uuid string) error {
+// HardReset resets a GPU whoever is on it, clients included.
+func (d *Driver) HardReset(uuid string) error {
 	return d.event(uuid, func(c *card) {
-		c.Instances, c.Shares, c.Clients, c.Recovery = nil, nil, nil, ""
-		if isMIG := c.Mode.Kind == gpu.MIG; isMIG != c.MIGPending {
-			c.Mode = gpu.WholeMode()
-			if c.MIGPending {
-				c.Mode = gpu.MIGMode()
-			}
-		}
+		c.Clients = nil
+		c.reset()
 	})
 }
 
@@ -114,6 +125,8 @@ type Client struct {
 	Slot      gpu.Slot // where it is; the zero Slot is the GPU itself
 	Monitor   bool
 	UsedBytes int64
+	Duty      int    // percent of the time with work running; 0 is 25, -1 is idle
+	Cgroup    string // counted against the cgroup's memory limit; may be ""
 }
 
 // Attach puts a client on a slot of a GPU, where it keeps the slot in use. It
@@ -121,7 +134,7 @@ type Client struct {
 func (d *Driver) Attach(uuid string, cl Client) error {
 	found := true
 	err := d.event(uuid, func(c *card) {
-		in := client{PID: cl.PID, Name: cl.Name, GPUInstance: -1, Unit: -1, Monitor: cl.Monitor, UsedBytes: cl.UsedBytes}
+		in := client{PID: cl.PID, Name: cl.Name, GPUInstance: -1, Unit: -1, Monitor: cl.Monitor, UsedBytes: cl.UsedBytes, Duty: cl.Duty, Cgroup: cl.Cgroup}
 		switch cl.Slot.Mode.Kind {
 		case gpu.MIG:
 			i := slices.IndexFunc(c.Instances, func(i instance) bool {
@@ -156,7 +169,11 @@ func (d *Driver) Detach(uuid string, pid int) error {
 func (d *Driver) Reboot() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	next := d.st.reboot(d.now())
+	return d.store(d.st.reboot(d.now()))
+}
+
+// store makes a state the present one; the caller holds the lock.
+func (d *Driver) store(next state) error {
 	if err := d.disk.save(next); err != nil {
 		return fmt.Errorf("store simulated gpus: %w", err)
 	}

@@ -36,6 +36,17 @@ type FleetHost struct {
 	VCPU int        `yaml:"vcpu"`
 	RAM  units.MiB  `yaml:"ram_mib"`
 	GPUs []FleetGPU `yaml:"gpus"`
+	// Driver is what the host's driver offers; zero is a driver of branch 580.
+	Driver FleetDriver `yaml:"driver"`
+}
+
+// FleetDriver is what a simulated driver offers beyond the common.
+type FleetDriver struct {
+	Version      string `yaml:"version"`       // "" is 580.159.04
+	MPS          int    `yaml:"mps"`           // 2 or 3; 0 is 2
+	MemoryLimits bool   `yaml:"memory_limits"` // caps the memory of cgroups (dmem)
+	SRIOV        bool   `yaml:"sriov"`
+	VFIO         bool   `yaml:"vfio"`
 }
 
 // FleetGPU is a group of alike GPUs. Mode is what the operator set them to.

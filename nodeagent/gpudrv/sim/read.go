@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/tranche-cloud/tranche/internal/gpu"
@@ -13,6 +14,8 @@ const (
 	cudaVersion   = "13.0"
 )
 
+func (d *Driver) version() string { return cmp.Or(d.can.Version, driverVersion) }
+
 // Host implements gpudrv.Reader.
 func (d *Driver) Host(ctx context.Context) (gpudrv.Host, error) {
 	if err := d.wait(ctx, OpRead, "", d.latency.Read); err != nil {
@@ -20,12 +23,13 @@ func (d *Driver) Host(ctx context.Context) (gpudrv.Host, error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	version := d.version()
 	return gpudrv.Host{
 		Driver:          "sim",
-		DriverVersion:   gpudrv.Reported(driverVersion),
-		LibraryVersion:  gpudrv.Reported("13." + driverVersion),
+		DriverVersion:   gpudrv.Reported(version),
+		LibraryVersion:  gpudrv.Reported("13." + version),
 		CUDAVersion:     gpudrv.Reported(cudaVersion),
-		FirmwareVersion: gpudrv.Reported(driverVersion),
+		FirmwareVersion: gpudrv.Reported(version),
 		BootID:          d.st.BootID,
 		Simulated:       true,
 	}, nil
@@ -38,6 +42,9 @@ func (d *Driver) GPUs(ctx context.Context) ([]gpudrv.Ref, error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.st.Mismatch {
+		return nil, gpudrv.Refuse(gpudrv.Mismatch, OpRead, "", "library and kernel module are of different versions")
+	}
 	out := make([]gpudrv.Ref, 0, len(d.st.GPUs))
 	for i, c := range d.st.GPUs {
 		out = append(out, gpudrv.Ref{UUID: c.UUID, PCI: c.PCI, Index: i})
@@ -147,6 +154,7 @@ func (d *Driver) Processes(ctx context.Context, uuid string) ([]gpudrv.Process, 
 			}
 			out = append(out, gpudrv.Process{
 				PID: cl.PID, Name: cl.Name, GPUInstance: cl.GPUInstance, UsedBytes: gpudrv.Reported(cl.UsedBytes),
+				SMPercent: c.processLoad(cl),
 			})
 		}
 	})
@@ -156,12 +164,9 @@ func (d *Driver) Processes(ctx context.Context, uuid string) ([]gpudrv.Process, 
 // Settings implements gpudrv.Reader.
 func (d *Driver) Settings(ctx context.Context, uuid string) (out gpudrv.Settings, err error) {
 	err = d.read(ctx, OpRead, uuid, func(c card) {
-		computeMode := "default"
-		if c.Mode.Kind == gpu.MPS {
-			computeMode = "exclusive_process"
-		}
 		out = gpudrv.Settings{
-			ComputeMode:     gpudrv.Reported(computeMode),
+			ComputeMode:     gpudrv.Reported(cmp.Or(c.ComputeMode, gpudrv.ComputeDefault)),
+			Timeslice:       gpudrv.Reported(cmp.Or(c.Timeslice, gpudrv.TimesliceDefault)),
 			Persistence:     gpudrv.Reported(true),
 			ECC:             gpudrv.Reported(true),
 			ECCPending:      gpudrv.Reported(true),
@@ -181,11 +186,11 @@ func (d *Driver) Health(ctx context.Context, uuid string) (out gpudrv.Health, er
 		}
 		out = gpudrv.Health{
 			RecoveryAction:     gpudrv.Reported(action),
-			ECCUncorrected:     gpudrv.Reported[int64](0),
-			RemappedCorrect:    gpudrv.Reported[int64](0),
-			RemappedUncorrect:  gpudrv.Reported[int64](0),
-			RemapPending:       gpudrv.Reported(false),
-			RemapFailed:        gpudrv.Reported(false),
+			ECCUncorrected:     gpudrv.Reported(c.Hurt.Uncorrected),
+			RemappedCorrect:    gpudrv.Reported(c.Hurt.RemapCorrect),
+			RemappedUncorrect:  gpudrv.Reported(c.Hurt.RemapFatal),
+			RemapPending:       gpudrv.Reported(c.Hurt.RemapPending),
+			RemapFailed:        gpudrv.Reported(c.Hurt.RemapFailed),
 			RetiredPagePending: gpudrv.NotReported[bool]("not on this architecture"),
 		}
 	})
@@ -206,7 +211,7 @@ func (d *Driver) Telemetry(ctx context.Context, uuid string) (out gpudrv.Telemet
 		out = gpudrv.Telemetry{
 			PowerMilliwatt:   gpudrv.Reported(c.milliwatts()),
 			EnergyMillijoule: gpudrv.Reported(c.EnergyMJ),
-			TemperatureC:     gpudrv.Reported(idleCelsius + load/3),
+			TemperatureC:     gpudrv.Reported(cmp.Or(c.Hurt.Celsius, idleCelsius+load/3)),
 			SMClockMHz:       gpudrv.Reported(clock),
 			GPUPercent:       gpudrv.Reported(load),
 			MemoryPercent:    gpudrv.Reported(load / 2),
@@ -221,14 +226,14 @@ func (d *Driver) Telemetry(ctx context.Context, uuid string) (out gpudrv.Telemet
 
 // Topology implements gpudrv.Reader.
 func (d *Driver) Topology(ctx context.Context, uuid string) (out gpudrv.Topology, err error) {
-	err = d.read(ctx, OpRead, uuid, func(card) {
+	err = d.read(ctx, OpRead, uuid, func(c card) {
 		out = gpudrv.Topology{
 			NUMANode:     gpudrv.NotReported[int]("simulated"),
 			CPUs:         gpudrv.NotReported[string]("simulated"),
 			LinkGen:      gpudrv.Reported(5),
 			LinkWidth:    gpudrv.Reported(16),
-			NVLinksUp:    gpudrv.NotReported[int]("simulated"),
-			FabricStatus: gpudrv.NotReported[string]("simulated"),
+			NVLinksUp:    gpudrv.Reported(c.linksUp()),
+			FabricStatus: c.fabricState(),
 		}
 	})
 	return out, err

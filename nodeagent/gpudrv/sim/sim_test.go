@@ -135,7 +135,7 @@ func TestAmpereSwitchesMIGOnlyByReset(t *testing.T) {
 	v, err := d.MIGMode(ctx, uuid)
 	require.NoError(t, err)
 	require.Equal(t, gpudrv.MIGMode{Pending: true}, v.Or(gpudrv.MIGMode{}))
-	require.NoError(t, d.Reset(uuid))
+	require.NoError(t, d.HardReset(uuid))
 	m, err := d.Mode(ctx, uuid)
 	require.NoError(t, err)
 	require.Equal(t, gpu.MIGMode(), m)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,7 +21,8 @@ import (
 const (
 	stateFile   = "gpu-state.json"
 	lockFile    = "gpu-state.lock"
-	stateFormat = 1
+	stateFormat = 2
+	oldFormat   = 1 // without what is marked format 2: the zero values are right
 )
 
 // state is what the simulated driver and hardware know. It is replaced as a
@@ -31,6 +33,8 @@ type state struct {
 	BootID string    `json:"boot_id"`
 	BootAt time.Time `json:"boot_at"`
 	GPUs   []card    `json:"gpus"` // in the driver's order of this boot
+	// Mismatch: library and kernel module differ until the next boot. Format 2.
+	Mismatch bool `json:"mismatch,omitempty"`
 }
 
 // card is one simulated GPU.
@@ -47,6 +51,33 @@ type card struct {
 	Recovery   string     `json:"recovery,omitempty"` // "" is none
 	EnergyMJ   int64      `json:"energy_mj"`          // up to EnergyAt
 	EnergyAt   time.Time  `json:"energy_at"`
+
+	// Format 2.
+	Timeslice    string           `json:"timeslice,omitempty"`     // "" is default
+	ComputeMode  string           `json:"compute_mode,omitempty"`  // "" is default
+	MemoryLimits map[string]int64 `json:"memory_limits,omitempty"` // bytes by cgroup
+	Hurt         damage           `json:"damage,omitzero"`
+}
+
+// damage is what faults did to a card. A reset heals what a reset heals.
+type damage struct {
+	FabricDown    bool  `json:"fabric_down,omitempty"`
+	LinksDown     []int `json:"links_down,omitempty"`
+	Celsius       int64 `json:"celsius,omitempty"` // 0: as the load has it
+	Uncorrected   int64 `json:"uncorrected,omitempty"`
+	RemapCorrect  int64 `json:"remap_correctable,omitempty"`
+	RemapFatal    int64 `json:"remap_uncorrectable,omitempty"`
+	RemapPending  bool  `json:"remap_pending,omitempty"`
+	RemapFailed   bool  `json:"remap_failed,omitempty"`
+	ResetRefusals int   `json:"reset_refusals,omitempty"` // resets that will fail
+}
+
+// reset is the damage after a reset: failed remaps and links stay.
+func (h damage) reset() damage {
+	return damage{
+		FabricDown: h.FabricDown, LinksDown: h.LinksDown, ResetRefusals: h.ResetRefusals,
+		RemapCorrect: h.RemapCorrect, RemapFatal: h.RemapFatal, RemapFailed: h.RemapFailed,
+	}
 }
 
 // instance is a GPU instance; HasCompute says whether its one full-width compute
@@ -67,6 +98,8 @@ type client struct {
 	Unit        int    `json:"unit"`
 	Monitor     bool   `json:"monitor,omitempty"`
 	UsedBytes   int64  `json:"used_bytes"`
+	Duty        int    `json:"duty,omitempty"` // percent of the time; 0 is defaultDuty, -1 idle
+	Cgroup      string `json:"cgroup,omitempty"`
 }
 
 func (s state) clone() state {
@@ -76,6 +109,8 @@ func (s state) clone() state {
 		c.Instances = slices.Clone(c.Instances)
 		c.Shares = slices.Clone(c.Shares)
 		c.Clients = slices.Clone(c.Clients)
+		c.MemoryLimits = maps.Clone(c.MemoryLimits)
+		c.Hurt.LinksDown = slices.Clone(c.Hurt.LinksDown)
 	}
 	return s
 }
@@ -97,11 +132,13 @@ func fresh(h FleetHost, at time.Time) state {
 // MIG on models that keep it, and the order of the GPUs.
 func (s state) reboot(at time.Time) state {
 	s = s.clone()
-	s.BootID, s.BootAt = uuid.NewString(), at
+	s.BootID, s.BootAt, s.Mismatch = uuid.NewString(), at, false
 	for i := range s.GPUs {
 		c := &s.GPUs[i]
 		c.Instances, c.Shares, c.Clients = nil, nil, nil
 		c.Lost, c.Recovery = false, ""
+		c.Timeslice, c.ComputeMode, c.MemoryLimits = "", "", nil
+		c.Hurt = c.Hurt.reset()
 		c.EnergyMJ, c.EnergyAt = 0, at
 		keepsMIG := catalogue[c.Model].modeNeedsReset && c.MIGPending
 		c.Mode, c.MIGPending = gpu.WholeMode(), keepsMIG
@@ -165,9 +202,11 @@ func (d disk) load() (state, bool, error) {
 	if err := json.Unmarshal(text, &s); err != nil {
 		return state{}, false, fmt.Errorf("read simulated gpus in %s: %w", d.dir, err)
 	}
-	if s.Format != stateFormat {
-		return state{}, false, fmt.Errorf("simulated gpus in %s have format %d, this version reads %d", d.dir, s.Format, stateFormat)
+	if s.Format != stateFormat && s.Format != oldFormat {
+		return state{}, false, fmt.Errorf("simulated gpus in %s have format %d, this version reads %d and %d: remove the folder to start anew",
+			d.dir, s.Format, oldFormat, stateFormat)
 	}
+	s.Format = stateFormat
 	return s, true, nil
 }
 
