@@ -78,6 +78,7 @@ require (
 	google.golang.org/grpc v1.85.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 	gotest.tools/v3 v3.5.2 // indirect
+	pgregory.net/rapid v1.3.0 // indirect
 )
 
 replace github.com/tranche-cloud/tranche => ../
