@@ -22,7 +22,8 @@ import (
 // Unsupported without the control program, Invalid for an argument that is not
 // legal, NotFound when no daemon runs for the device, InUse with the clients as
 // holders, Hung when a deadline passed, Broken for an answer nobody expected.
-// Calls for one device must not overlap; the agent queues them.
+// Ensure, SetLimits and Stop of one device must not overlap; the agent queues
+// them. The others may be called at any time.
 type Control interface {
 	// Ensure starts the daemon of a device, named by the UUID of a GPU or a MIG
 	// device, unless it runs; a daemon left by an earlier agent is adopted.

@@ -28,7 +28,9 @@ type Identity struct {
 }
 
 // String is for people.
-func (i Identity) String() string { return strconv.Itoa(i.PID) + "@" + strconv.FormatUint(i.Started, 10) }
+func (i Identity) String() string {
+	return strconv.Itoa(i.PID) + "@" + strconv.FormatUint(i.Started, 10)
+}
 
 // Of names the process that has the number now; ErrGone if none has. A process
 // that ended but was not collected by its parent counts as gone.

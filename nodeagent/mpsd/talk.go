@@ -1,0 +1,327 @@
+package mpsd
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tranche-cloud/tranche/internal/units"
+	"github.com/tranche-cloud/tranche/nodeagent/gpudrv"
+	"github.com/tranche-cloud/tranche/nodeagent/process"
+)
+
+const (
+	// ownDevice is how a daemon that sees one device names it. Limits that are set
+	// by UUID may silently not apply.
+	ownDevice = "0"
+	// collectFor is how long output is awaited after the control program ended.
+	collectFor = time.Second
+	maxAnswer  = 1 << 20
+)
+
+// ask gives one command to a daemon and returns its answer without spaces around.
+func (h *host) ask(ctx context.Context, op, uuid string, words ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, h.timeout)
+	defer cancel()
+	command := strings.Join(words, " ")
+	cmd := exec.CommandContext(ctx, h.binary)
+	cmd.Env = h.environment(uuid)
+	cmd.Dir = "/"
+	cmd.Stdin = strings.NewReader(command + "\n")
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.WaitDelay = collectFor
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		return "", gpudrv.Refuse(gpudrv.Hung, op, uuid, "no answer to %q in time", command).Because(ctx.Err())
+	}
+	said := strings.TrimSpace(out.String())
+	if strings.Contains(said, "Cannot find MPS control daemon") {
+		return "", gpudrv.Refuse(gpudrv.NotFound, op, uuid, "no MPS daemon runs for the device")
+	}
+	if err != nil {
+		return "", gpudrv.Refuse(gpudrv.Broken, op, uuid, "%q: daemon says %q", command, shorten(said)).Because(err)
+	}
+	if len(said) > maxAnswer {
+		return "", gpudrv.Refuse(gpudrv.Broken, op, uuid, "%q: answer of %d bytes", command, len(said))
+	}
+	return said, nil
+}
+
+// shorten keeps foreign text fit for one line of a log.
+func shorten(text string) string {
+	const limit = 300
+	text = strings.ToValidUTF8(strings.Join(strings.Fields(text), " "), "?")
+	if len(text) > limit {
+		text = text[:limit] + "…"
+	}
+	return text
+}
+
+// parsePIDs reads a list of process numbers, one a line.
+func parsePIDs(text string) ([]int, error) {
+	var out []int
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if line == "" {
+			continue
+		}
+		pid, err := strconv.Atoi(line)
+		if err != nil || pid <= 0 {
+			return nil, fmt.Errorf("%q is no process number", shorten(line))
+		}
+		out = append(out, pid)
+	}
+	return out, nil
+}
+
+// lastWord is where the control program puts a value, with or without a label.
+func lastWord(text string) string {
+	words := strings.Fields(text)
+	if len(words) == 0 {
+		return ""
+	}
+	return words[len(words)-1]
+}
+
+// parsePercent reads "25", "25.0" or "25.0%".
+func parsePercent(text string) (int, error) {
+	v, err := strconv.ParseFloat(strings.TrimSuffix(lastWord(text), "%"), 64)
+	if err != nil || math.IsNaN(v) || v <= 0 || v > 100 {
+		return 0, fmt.Errorf("%q is no percentage", shorten(text))
+	}
+	return int(math.Round(v)), nil
+}
+
+var memoryUnits = map[byte]uint64{'K': 1 << 10, 'M': 1 << 20, 'G': 1 << 30}
+
+// parseMemory reads "8G", "8192M", "8192MB" or bytes; nothing or 0 is no limit.
+func parseMemory(text string) (units.MiB, error) {
+	word := strings.TrimSuffix(strings.ToUpper(lastWord(text)), "B")
+	if word == "" || strings.Contains(strings.ToLower(text), "not set") {
+		return 0, nil
+	}
+	unit := uint64(1)
+	if u, ok := memoryUnits[word[len(word)-1]]; ok {
+		unit, word = u, word[:len(word)-1]
+	}
+	n, err := strconv.ParseUint(word, 10, 64)
+	if err != nil || n > math.MaxInt64/unit {
+		return 0, fmt.Errorf("%q is no amount of memory", shorten(text))
+	}
+	return units.FromBytes(n * unit), nil
+}
+
+// servers lists the process numbers of the running servers.
+func (h *host) servers(ctx context.Context, uuid string) ([]int, error) {
+	said, err := h.ask(ctx, "mps_servers", uuid, "get_server_list")
+	if err != nil {
+		return nil, err
+	}
+	list, err := parsePIDs(said)
+	if err != nil {
+		return nil, gpudrv.Refuse(gpudrv.Broken, "mps_servers", uuid, "list servers").Because(err)
+	}
+	return list, nil
+}
+
+// server returns the one running server, 0 without one. Two would halve the GPU.
+func (h *host) server(ctx context.Context, op, uuid string) (int, error) {
+	list, err := h.servers(ctx, uuid)
+	if err != nil || len(list) == 0 {
+		return 0, err
+	}
+	if len(list) > 1 {
+		return 0, gpudrv.Refuse(gpudrv.Broken, op, uuid, "%d servers run where one should", len(list))
+	}
+	return list[0], nil
+}
+
+// ensureServer starts the server if none runs, so that limits are read back from
+// it and the first client starts faster.
+func (h *host) ensureServer(ctx context.Context, uuid string) (int, error) {
+	const op = "mps_start_server"
+	server, err := h.server(ctx, op, uuid)
+	if err != nil || server != 0 {
+		return server, err
+	}
+	said, err := h.ask(ctx, op, uuid, "start_server", "-uid", strconv.Itoa(os.Getuid()))
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, h.timeout)
+	defer cancel()
+	for {
+		server, err = h.server(ctx, op, uuid)
+		if err != nil || server != 0 {
+			return server, err
+		}
+		timer := h.clock.NewTimer(readyEvery)
+		select {
+		case <-timer.C():
+		case <-ctx.Done():
+			timer.Stop()
+			return 0, gpudrv.Refuse(gpudrv.Hung, op, uuid, "no server; daemon said %q", shorten(said)).Because(ctx.Err())
+		}
+	}
+}
+
+// SetLimits implements Control.
+func (h *host) SetLimits(ctx context.Context, uuid string, want Limits) (Limits, error) {
+	const op = "mps_set_limits"
+	if err := check(op, uuid); err != nil {
+		return Limits{}, err
+	}
+	if want.Percent < 1 || want.Percent > 100 || want.Memory < 1 {
+		return Limits{}, gpudrv.Refuse(gpudrv.Invalid, op, uuid,
+			"limits must be 1 to 100 percent and at least 1 MiB, not %d percent and %d MiB", want.Percent, want.Memory)
+	}
+	ctx, cancel := context.WithTimeout(ctx, slow*h.timeout)
+	defer cancel()
+	percent, memory := strconv.Itoa(want.Percent), strconv.FormatInt(int64(want.Memory), 10)+"M"
+	for _, command := range [][]string{
+		{"set_default_active_thread_percentage", percent},
+		{"set_default_device_pinned_mem_limit", ownDevice, memory},
+	} {
+		if _, err := h.ask(ctx, op, uuid, command...); err != nil {
+			return Limits{}, err
+		}
+	}
+	server, err := h.ensureServer(ctx, uuid)
+	if err != nil {
+		return Limits{}, err
+	}
+	id := strconv.Itoa(server)
+	for _, command := range [][]string{
+		{"set_active_thread_percentage", id, percent},
+		{"set_device_pinned_mem_limit", id, ownDevice, memory},
+	} {
+		if _, err := h.ask(ctx, op, uuid, command...); err != nil {
+			return Limits{}, err
+		}
+	}
+	for _, of := range []int{0, server} {
+		got, err := h.read(ctx, uuid, of)
+		if err != nil {
+			return Limits{}, err
+		}
+		if got != want {
+			return got, gpudrv.Refuse(gpudrv.Broken, op, uuid, "asked for %d percent and %d MiB, daemon shows %d percent and %d MiB",
+				want.Percent, want.Memory, got.Percent, got.Memory)
+		}
+	}
+	return want, nil
+}
+
+// read asks for the limits of a server, or for the defaults of the next one (0).
+func (h *host) read(ctx context.Context, uuid string, server int) (Limits, error) {
+	const op = "mps_limits"
+	percentQuestion := []string{"get_default_active_thread_percentage"}
+	memoryQuestion := []string{"get_default_device_pinned_mem_limit", ownDevice}
+	if server != 0 {
+		id := strconv.Itoa(server)
+		percentQuestion = []string{"get_active_thread_percentage", id}
+		memoryQuestion = []string{"get_device_pinned_mem_limit", id, ownDevice}
+	}
+	said, err := h.ask(ctx, op, uuid, percentQuestion...)
+	if err != nil {
+		return Limits{}, err
+	}
+	percent, err := parsePercent(said)
+	if err != nil {
+		return Limits{}, gpudrv.Refuse(gpudrv.Broken, op, uuid, "read percentage").Because(err)
+	}
+	said, err = h.ask(ctx, op, uuid, memoryQuestion...)
+	if err != nil {
+		return Limits{}, err
+	}
+	memory, err := parseMemory(said)
+	if err != nil {
+		return Limits{}, gpudrv.Refuse(gpudrv.Broken, op, uuid, "read memory limit").Because(err)
+	}
+	return Limits{Percent: percent, Memory: memory}, nil
+}
+
+// Limits implements Control.
+func (h *host) Limits(ctx context.Context, uuid string) (Limits, error) {
+	if err := check("mps_limits", uuid); err != nil {
+		return Limits{}, err
+	}
+	server, err := h.server(ctx, "mps_limits", uuid)
+	if err != nil {
+		return Limits{}, err
+	}
+	return h.read(ctx, uuid, server)
+}
+
+// Clients implements Control.
+func (h *host) Clients(ctx context.Context, uuid string) ([]Client, error) {
+	const op = "mps_clients"
+	if err := check(op, uuid); err != nil {
+		return nil, err
+	}
+	servers, err := h.servers(ctx, uuid)
+	if err != nil {
+		return nil, err
+	}
+	var out []Client
+	for _, server := range servers {
+		said, err := h.ask(ctx, op, uuid, "get_client_list", strconv.Itoa(server))
+		if err != nil {
+			return nil, err
+		}
+		if strings.Contains(said, "not found") {
+			continue // it ended between the two questions
+		}
+		pids, err := parsePIDs(said)
+		if err != nil {
+			return nil, gpudrv.Refuse(gpudrv.Broken, op, uuid, "list clients").Because(err)
+		}
+		for _, pid := range pids {
+			id, ok, err := identify(op, uuid, pid)
+			if err != nil {
+				return nil, err
+			}
+			if ok {
+				out = append(out, Client{Server: server, Process: id})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b Client) int { return cmp.Compare(a.Process.PID, b.Process.PID) })
+	return out, nil
+}
+
+// Terminate implements Control.
+func (h *host) Terminate(ctx context.Context, uuid string, c Client) error {
+	const op = "mps_terminate"
+	if err := check(op, uuid); err != nil {
+		return err
+	}
+	if c.Server <= 0 || c.Process.PID <= 0 {
+		return gpudrv.Refuse(gpudrv.Invalid, op, uuid, "client %s of server %d names nobody", c.Process, c.Server)
+	}
+	if now, err := process.Of(c.Process.PID); errors.Is(err, process.ErrGone) || (err == nil && now != c.Process) {
+		return nil
+	}
+	said, err := h.ask(ctx, op, uuid, "terminate_client", strconv.Itoa(c.Server), strconv.Itoa(c.Process.PID))
+	if err != nil {
+		return err
+	}
+	low := strings.ToLower(said)
+	if strings.Contains(low, "not found") || strings.Contains(low, "not exist") {
+		return nil
+	}
+	if strings.Contains(low, "fail") || strings.Contains(low, "error") || strings.Contains(low, "denied") {
+		return gpudrv.Refuse(gpudrv.Broken, op, uuid, "cut client %s off: daemon says %q", c.Process, shorten(said))
+	}
+	return nil
+}
