@@ -12,7 +12,7 @@ import (
 
 // Config opens a simulated host.
 type Config struct {
-	Dir     string    // data folder; made if missing
+	Dir     string    // data folder, made if missing; "" keeps the state in memory
 	Host    FleetHost // what the host has
 	Latency Latency   // zero: answer at once
 	// Now is the wall clock of energy counters; nil is time.Now.
@@ -76,12 +76,26 @@ func (d *Driver) start(h FleetHost) error {
 	if err != nil {
 		return err
 	}
-	if ok {
-		d.st = s
-		return s.matches(h)
+	if !ok {
+		s = fresh(h, d.now())
+	} else if err := s.matches(h); err != nil {
+		return err
 	}
-	d.st = fresh(h, d.now())
+	s.upgrade(h)
+	d.st = s
 	return d.disk.save(d.st)
+}
+
+// upgrade gives empty cards the driver variant of the fleet file; the others
+// keep what their instances were made by.
+func (s state) upgrade(h FleetHost) {
+	for _, dev := range h.Devices() {
+		for i := range s.GPUs {
+			if c := &s.GPUs[i]; c.UUID == dev.UUID && len(c.Instances) == 0 {
+				c.Variant = dev.Variant
+			}
+		}
+	}
 }
 
 // Close lets another process open the folder. Slices stay.
@@ -178,7 +192,7 @@ func (d *Driver) SetMode(ctx context.Context, uuid string, m gpu.Mode) error {
 	const op = OpSetMode
 	pending, switched := false, false
 	err := d.change(ctx, op, uuid, d.latency.SetMode, func(c *card) error {
-		model := catalogue[c.Model]
+		model := c.model()
 		if !m.Valid() {
 			return gpudrv.Refuse(gpudrv.Invalid, op, uuid, "no such mode")
 		}
@@ -216,7 +230,7 @@ func (d *Driver) CreateGPUInstance(ctx context.Context, uuid string, profile int
 		if c.Mode.Kind != gpu.MIG {
 			return gpudrv.Refuse(gpudrv.Unsupported, op, uuid, "MIG is off")
 		}
-		m := catalogue[c.Model]
+		m := c.model()
 		e, ok := m.entry(profile)
 		if !ok {
 			return gpudrv.Refuse(gpudrv.Invalid, op, uuid, "no profile with id %d", profile)

@@ -15,7 +15,7 @@ import (
 // a legal start, free memory units, compute slices, the profile's maximum and
 // engines. The kind is "" when it fits.
 func (c card) canCreate(e entry, at gpudrv.Placement) (gpudrv.Kind, string) {
-	m := catalogue[c.Model]
+	m := c.model()
 	if at.Size != e.size || !slices.Contains(e.starts, at.Start) {
 		return gpudrv.Invalid, e.Name + " has no placement " + strconv.Itoa(at.Start) + ":" + strconv.Itoa(at.Size)
 	}
@@ -81,7 +81,7 @@ func migUUID(gpuUUID string, gi, ci int) string {
 
 // describe is the driver's view of an instance.
 func (c card) describe(in instance) gpudrv.GPUInstance {
-	e, _ := catalogue[c.Model].entry(in.Profile)
+	e, _ := c.model().entry(in.Profile)
 	out := gpudrv.GPUInstance{
 		ID: in.ID, Profile: in.Profile,
 		Placement: gpudrv.Placement{Start: in.Start, Size: e.size},
@@ -100,7 +100,7 @@ const smPair = 2
 
 // share is the driver's view of a handed-out unit.
 func (c card) share(unit int) gpudrv.Share {
-	m := catalogue[c.Model]
+	m := c.model()
 	total := units.FromBytes(uint64(m.totalBytes))
 	if c.Mode.Kind == gpu.MPS {
 		sms := m.sms * c.Mode.Percent / 100
@@ -129,11 +129,11 @@ func (c card) holders(on func(client) bool) (busy bool, named []gpudrv.Holder) {
 }
 
 func (c card) usedBytes() int64 {
-	used := catalogue[c.Model].idleBytes
+	used := c.model().idleBytes
 	for _, cl := range c.Clients {
 		used += cl.UsedBytes
 	}
-	return min(used, catalogue[c.Model].totalBytes)
+	return min(used, c.model().totalBytes)
 }
 
 // defaultDuty is how busy a client is that does not say it, in percent.
@@ -172,7 +172,7 @@ func (c card) loadPercent() int64 {
 	if c.Mode.Kind != gpu.MIG {
 		return c.load(anyClient) / 10
 	}
-	m, sum := catalogue[c.Model], int64(0)
+	m, sum := c.model(), int64(0)
 	for _, in := range c.Instances {
 		e, _ := m.entry(in.Profile)
 		sum += c.load(func(cl client) bool { return cl.GPUInstance == in.ID }) * int64(e.SMs)
@@ -181,6 +181,6 @@ func (c card) loadPercent() int64 {
 }
 
 func (c card) milliwatts() int64 {
-	m := catalogue[c.Model]
+	m := c.model()
 	return m.idleMilliwatt + (m.limitMilliwatt-m.idleMilliwatt)*c.loadPercent()/100
 }

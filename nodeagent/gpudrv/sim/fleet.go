@@ -51,16 +51,19 @@ type FleetDriver struct {
 
 // FleetGPU is a group of alike GPUs. Mode is what the operator set them to.
 type FleetGPU struct {
-	Model string   `yaml:"model"` // a catalogue slug: A100-80, H100-80, H200-141
-	Mode  gpu.Mode `yaml:"mode"`
-	Count int      `yaml:"count"`
+	Model string `yaml:"model"` // a catalogue slug, for example H200-141
+	// Variant is the driver's way to report the model: one of Variants, "" the usual.
+	Variant string   `yaml:"variant"`
+	Mode    gpu.Mode `yaml:"mode"`
+	Count   int      `yaml:"count"`
 }
 
 // FleetDevice is one GPU of a host with the identity it has on every start.
 type FleetDevice struct {
-	UUID  string
-	Model string
-	Mode  gpu.Mode
+	UUID    string
+	Model   string
+	Variant string
+	Mode    gpu.Mode
 }
 
 // LoadFleet reads a fleet file. Unknown fields, doubled hosts, unknown models and
@@ -141,25 +144,52 @@ func (h FleetHost) check() error {
 	}
 	total := 0
 	for i, g := range h.GPUs {
-		m, ok := catalogue[g.Model]
-		if !ok {
-			return fmt.Errorf("gpus[%d]: unknown model %q, known are %v", i, g.Model, Models())
-		}
-		if !g.Mode.Valid() {
-			return fmt.Errorf("gpus[%d]: no mode", i)
-		}
-		if g.Mode.Kind == gpu.MIG && len(m.profiles) == 0 {
-			return fmt.Errorf("gpus[%d]: %s has no MIG", i, g.Model)
-		}
-		if g.Count < 1 || g.Count > maxHostGPUs {
-			return fmt.Errorf("gpus[%d]: count %d, must be 1 to %d", i, g.Count, maxHostGPUs)
+		if err := g.check(); err != nil {
+			return fmt.Errorf("gpus[%d]: %w", i, err)
 		}
 		total += g.Count
 	}
 	if total > maxHostGPUs {
 		return fmt.Errorf("%d gpus, at most %d", total, maxHostGPUs)
 	}
-	return nil
+	return h.Driver.check()
+}
+
+func (g FleetGPU) check() error {
+	m, ok := catalogue[g.Model]
+	_, known := m.variants[g.Variant]
+	switch {
+	case !ok:
+		return fmt.Errorf("unknown model %q, known are %v", g.Model, Models())
+	case g.Variant != "" && !known:
+		return fmt.Errorf("%s has no driver variant %q, known are %v", g.Model, g.Variant, Variants(g.Model))
+	case !g.Mode.Valid():
+		return errors.New("no mode: whole, mig, mps:NxSIZE or timeslice:N")
+	case g.Mode.Kind == gpu.MIG && len(m.profiles) == 0:
+		return fmt.Errorf("%s has no MIG", g.Model)
+	case g.Count < 1 || g.Count > maxHostGPUs:
+		return fmt.Errorf("count %d, must be 1 to %d", g.Count, maxHostGPUs)
+	default:
+		return nil
+	}
+}
+
+var driverNumber = regexp.MustCompile(`^[0-9]{3}(\.[0-9]{1,4}){1,2}$`)
+
+// limitsBranch is the first driver branch with MPS 3 and memory limits.
+const limitsBranch = "615"
+
+func (d FleetDriver) check() error {
+	switch {
+	case d.Version != "" && !driverNumber.MatchString(d.Version):
+		return fmt.Errorf("driver: version %q, must look like 580.159.04", d.Version)
+	case d.MPS != 0 && d.MPS != 2 && d.MPS != 3:
+		return fmt.Errorf("driver: mps %d, must be 2 or 3", d.MPS)
+	case (d.MPS == 3 || d.MemoryLimits) && d.Version < limitsBranch:
+		return fmt.Errorf("driver: mps 3 and memory_limits need version %s or later, not %q", limitsBranch, d.Version)
+	default:
+		return nil
+	}
 }
 
 // uuidSpace makes simulated UUIDs that no real driver could have made.
@@ -174,7 +204,7 @@ func (h FleetHost) Devices() []FleetDevice {
 			key := h.Name + "/" + strconv.Itoa(len(out)) + "/" + g.Model
 			out = append(out, FleetDevice{
 				UUID:  "GPU-" + uuid.NewSHA1(uuidSpace, []byte(key)).String(),
-				Model: g.Model, Mode: g.Mode,
+				Model: g.Model, Variant: g.Variant, Mode: g.Mode,
 			})
 		}
 	}

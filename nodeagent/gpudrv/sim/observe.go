@@ -11,9 +11,6 @@ import (
 	"github.com/tranche-cloud/tranche/nodeagent/gpudrv"
 )
 
-// hasGPM says whether the architecture has profiling counters per GPU instance.
-func (m model) hasGPM() bool { return m.architecture != "ampere" }
-
 // Capabilities implements gpudrv.Observer.
 func (d *Driver) Capabilities(ctx context.Context, uuid string) (out gpudrv.Capabilities, err error) {
 	err = d.read(ctx, OpRead, uuid, func(c card) {
@@ -26,7 +23,7 @@ func (d *Driver) Capabilities(ctx context.Context, uuid string) (out gpudrv.Capa
 			Timeslice:    gpudrv.Reported(true),
 			ComputeMode:  gpudrv.Reported(true),
 			Reset:        gpudrv.Reported(true),
-			GPM:          gpudrv.Reported(catalogue[c.Model].hasGPM()),
+			GPM:          gpudrv.Reported(c.model().hasGPM()),
 			SRIOV:        gpudrv.Reported(d.can.SRIOV),
 			VFIO:         gpudrv.Reported(d.can.VFIO),
 		}
@@ -64,7 +61,7 @@ func (c card) usedOn(gi int) int64 {
 
 func (c card) usage(gi int, used int64) gpudrv.SliceUsage {
 	busy := c.load(func(cl client) bool { return gi < 0 || cl.GPUInstance == gi })
-	gpm := catalogue[c.Model].hasGPM()
+	gpm := c.model().hasGPM()
 	switch {
 	case !gpm && gi >= 0:
 		out := gpudrv.NoUsage(gi, "no counters per GPU instance before Hopper")

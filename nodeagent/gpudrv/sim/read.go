@@ -55,7 +55,7 @@ func (d *Driver) GPUs(ctx context.Context) ([]gpudrv.Ref, error) {
 // Identity implements gpudrv.Reader.
 func (d *Driver) Identity(ctx context.Context, uuid string) (out gpudrv.Identity, err error) {
 	err = d.read(ctx, OpRead, uuid, func(c card) {
-		m := catalogue[c.Model]
+		m := c.model()
 		out = gpudrv.Identity{
 			Name: m.name, SMs: gpudrv.Reported(m.sms),
 			Architecture:      gpudrv.Reported(m.architecture),
@@ -71,7 +71,7 @@ func (d *Driver) Identity(ctx context.Context, uuid string) (out gpudrv.Identity
 // Memory implements gpudrv.Reader.
 func (d *Driver) Memory(ctx context.Context, uuid string) (out gpudrv.Memory, err error) {
 	err = d.read(ctx, OpRead, uuid, func(c card) {
-		total, used := catalogue[c.Model].totalBytes, c.usedBytes()
+		total, used := c.model().totalBytes, c.usedBytes()
 		out = gpudrv.Memory{TotalBytes: total, UsedBytes: used, FreeBytes: total - used}
 	})
 	return out, err
@@ -86,7 +86,7 @@ func (d *Driver) Mode(ctx context.Context, uuid string) (out gpu.Mode, err error
 // MIGMode implements gpudrv.Reader.
 func (d *Driver) MIGMode(ctx context.Context, uuid string) (out gpudrv.Value[gpudrv.MIGMode], err error) {
 	err = d.read(ctx, OpRead, uuid, func(c card) {
-		if len(catalogue[c.Model].profiles) == 0 {
+		if len(c.model().profiles) == 0 {
 			out = gpudrv.NotReported[gpudrv.MIGMode]("no MIG")
 			return
 		}
@@ -98,7 +98,7 @@ func (d *Driver) MIGMode(ctx context.Context, uuid string) (out gpudrv.Value[gpu
 // Profiles implements gpudrv.Reader.
 func (d *Driver) Profiles(ctx context.Context, uuid string) (out []gpudrv.Profile, err error) {
 	err = d.read(ctx, OpRead, uuid, func(c card) {
-		for _, e := range catalogue[c.Model].profiles {
+		for _, e := range c.model().profiles {
 			out = append(out, e.Profile)
 		}
 	})
@@ -111,7 +111,7 @@ func (d *Driver) Placements(ctx context.Context, uuid string, profile int) (gpud
 	known := false
 	err := d.read(ctx, OpRead, uuid, func(c card) {
 		var e entry
-		e, known = catalogue[c.Model].entry(profile)
+		e, known = c.model().entry(profile)
 		for _, s := range e.starts {
 			out.List = append(out.List, gpudrv.Placement{Start: s, Size: e.size})
 		}
@@ -170,7 +170,7 @@ func (d *Driver) Settings(ctx context.Context, uuid string) (out gpudrv.Settings
 			Persistence:     gpudrv.Reported(true),
 			ECC:             gpudrv.Reported(true),
 			ECCPending:      gpudrv.Reported(true),
-			PowerLimitMilli: gpudrv.Reported(catalogue[c.Model].limitMilliwatt),
+			PowerLimitMilli: gpudrv.Reported(c.model().limitMilliwatt),
 			Accounting:      gpudrv.Reported(false),
 		}
 	})

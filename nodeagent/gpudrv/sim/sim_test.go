@@ -2,15 +2,11 @@ package sim_test
 
 import (
 	"context"
-	"maps"
-	"os"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
 	"github.com/tranche-cloud/tranche/internal/gpu"
 	"github.com/tranche-cloud/tranche/nodeagent/gpudrv"
@@ -232,56 +228,4 @@ func TestClientsKeepASliceInUse(t *testing.T) {
 	other := slot
 	other.Start = 0
 	require.Equal(t, gpudrv.NotFound, gpudrv.KindOf(d.Attach(uuid, sim.Client{PID: 43, Slot: other})))
-}
-
-// TestTheEngineAgreesWithTheFeasibilityRule: the simulator and the control plane
-// have separate code for the same law.
-func TestTheEngineAgreesWithTheFeasibilityRule(t *testing.T) {
-	t.Parallel()
-	base := t.TempDir()
-	rapid.Check(t, func(rt *rapid.T) {
-		model := rapid.SampledFrom(sim.Models()).Draw(rt, "model")
-		h := one(model, gpu.MIGMode())
-		uuid := h.Devices()[0].UUID
-		dir, err := os.MkdirTemp(base, "")
-		require.NoError(rt, err)
-		d, err := sim.Open(sim.Config{Dir: dir, Host: h})
-		require.NoError(rt, err)
-		ctx := t.Context()
-		dev, err := gpudrv.Device(ctx, d, uuid)
-		require.NoError(rt, err)
-		held := map[int]gpu.Slot{}
-		rt.Repeat(map[string]func(*rapid.T){
-			"create": func(rt *rapid.T) {
-				p := rapid.SampledFrom(dev.Profiles).Draw(rt, "profile")
-				start := rapid.IntRange(-1, 8).Draw(rt, "start")
-				s := gpu.MIGSlot(uuid, p, gpu.Placement{Start: start, Size: p.MemoryUnits})
-				var others []gpu.Slot
-				for _, o := range held {
-					others = append(others, o)
-				}
-				rule := gpu.Fits(dev, gpu.MIGMode(), others, s)
-				gi, err := d.CreateGPUInstance(ctx, uuid, p.ID, gpudrv.Placement{Start: start, Size: p.MemoryUnits})
-				switch gpu.ReasonOf(rule) {
-				case "":
-					require.NoError(rt, err)
-					require.NotContains(rt, held, gi.ID, "ids of living instances differ")
-					held[gi.ID] = s
-				case gpu.NoRoom:
-					require.Equal(rt, gpudrv.NoRoom, gpudrv.KindOf(err))
-				default:
-					require.Equal(rt, gpudrv.Invalid, gpudrv.KindOf(err))
-				}
-			},
-			"destroy": func(rt *rapid.T) {
-				if len(held) == 0 {
-					return
-				}
-				id := rapid.SampledFrom(slices.Sorted(maps.Keys(held))).Draw(rt, "instance")
-				require.NoError(rt, d.DestroyGPUInstance(ctx, uuid, id))
-				delete(held, id)
-			},
-		})
-		require.NoError(rt, d.Close())
-	})
 }

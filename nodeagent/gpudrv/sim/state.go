@@ -56,6 +56,7 @@ type card struct {
 	Timeslice    string           `json:"timeslice,omitempty"`     // "" is default
 	ComputeMode  string           `json:"compute_mode,omitempty"`  // "" is default
 	MemoryLimits map[string]int64 `json:"memory_limits,omitempty"` // bytes by cgroup
+	Variant      string           `json:"variant,omitempty"`       // of the driver
 	Hurt         damage           `json:"damage,omitzero"`
 }
 
@@ -121,7 +122,7 @@ func fresh(h FleetHost, at time.Time) state {
 	s := state{Format: stateFormat, Host: h.Name, BootID: uuid.NewString(), BootAt: at}
 	for i, d := range h.Devices() {
 		s.GPUs = append(s.GPUs, card{
-			UUID: d.UUID, Model: d.Model, PCI: fmt.Sprintf("00000000:%02x:00.0", 0x10+i),
+			UUID: d.UUID, Model: d.Model, Variant: d.Variant, PCI: fmt.Sprintf("00000000:%02x:00.0", 0x10+i),
 			Mode: d.Mode, MIGPending: d.Mode.Kind == gpu.MIG, EnergyAt: at,
 		})
 	}
@@ -140,7 +141,7 @@ func (s state) reboot(at time.Time) state {
 		c.Timeslice, c.ComputeMode, c.MemoryLimits = "", "", nil
 		c.Hurt = c.Hurt.reset()
 		c.EnergyMJ, c.EnergyAt = 0, at
-		keepsMIG := catalogue[c.Model].modeNeedsReset && c.MIGPending
+		keepsMIG := c.model().modeNeedsReset && c.MIGPending
 		c.Mode, c.MIGPending = gpu.WholeMode(), keepsMIG
 		if keepsMIG {
 			c.Mode = gpu.MIGMode()
@@ -167,13 +168,16 @@ func (s state) matches(h FleetHost) error {
 	return nil
 }
 
-// disk is the data folder, held by one process at a time.
+// disk is the data folder, held by one process at a time. The zero disk forgets.
 type disk struct {
 	dir  string
 	lock *os.File
 }
 
 func openDisk(dir string) (disk, error) {
+	if dir == "" {
+		return disk{}, nil
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return disk{}, fmt.Errorf("make folder of simulated gpus: %w", err)
 	}
@@ -187,10 +191,18 @@ func openDisk(dir string) (disk, error) {
 	return disk{dir: dir, lock: f}, nil
 }
 
-func (d disk) close() error { return d.lock.Close() }
+func (d disk) close() error {
+	if d.lock == nil {
+		return nil
+	}
+	return d.lock.Close()
+}
 
 // load returns the stored state, or false when there is none.
 func (d disk) load() (state, bool, error) {
+	if d.dir == "" {
+		return state{}, false, nil
+	}
 	text, err := os.ReadFile(filepath.Join(d.dir, stateFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return state{}, false, nil
@@ -212,6 +224,9 @@ func (d disk) load() (state, bool, error) {
 
 // save replaces the file so that a crash leaves the old or the new state.
 func (d disk) save(s state) error {
+	if d.dir == "" {
+		return nil
+	}
 	text, err := json.Marshal(s)
 	if err != nil {
 		return err
