@@ -139,7 +139,6 @@ func command(in Input) ([]string, error) {
 	return slices.Concat(in.Spec.Extra.Init, args), nil
 }
 
-
 func hostname(s runtime.Spec) string {
 	if s.Hostname != "" {
 		return s.Hostname

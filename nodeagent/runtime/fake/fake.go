@@ -54,6 +54,7 @@ func Open(cfg Config) (*Runtime, error) {
 // file is the stored form of a container.
 type file struct {
 	Run       int           `json:"run"`
+	Instance  string        `json:"instance"`
 	State     runtime.State `json:"state"`
 	Image     string        `json:"image"`
 	Slots     []gpu.Slot    `json:"slots"`
@@ -74,7 +75,7 @@ func (r *Runtime) Start(ctx context.Context, s runtime.Spec) (runtime.Container,
 		return c, nil
 	}
 	f := file{
-		Run: s.Run, State: runtime.Created, Image: s.Image, Slots: s.Slots, Devices: s.Devices, BootID: r.cfg.BootID,
+		Run: s.Run, Instance: s.Instance, State: runtime.Created, Image: s.Image, Slots: s.Slots, Devices: s.Devices, BootID: r.cfg.BootID,
 	}
 	if err := r.write(s.Name, f); err != nil {
 		return runtime.Container{}, err
@@ -183,7 +184,7 @@ func (r *Runtime) List(context.Context) ([]runtime.Container, error) {
 // container turns the file into what is true of it in this boot.
 func (r *Runtime) container(name string, f file) runtime.Container {
 	c := runtime.Container{
-		Name: name, Run: f.Run, State: f.State, Slots: f.Slots, BootID: f.BootID, ExitCode: f.ExitCode,
+		Name: name, Run: f.Run, Instance: f.Instance, State: f.State, Slots: f.Slots, BootID: f.BootID, ExitCode: f.ExitCode,
 		Started: time.Duration(f.StartedUS) * time.Microsecond, Ended: time.Duration(f.EndedUS) * time.Microsecond,
 	}
 	if f.BootID != r.cfg.BootID && c.State == runtime.Running {

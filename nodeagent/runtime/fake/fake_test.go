@@ -12,6 +12,7 @@ import (
 	"github.com/tranche-cloud/tranche/internal/gpu"
 	"github.com/tranche-cloud/tranche/nodeagent/runtime"
 	"github.com/tranche-cloud/tranche/nodeagent/runtime/fake"
+	"github.com/tranche-cloud/tranche/nodeagent/runtime/runtimetest"
 )
 
 func open(t *testing.T, dir, boot string, c clock.Clock, readBack func(context.Context, string, gpu.Slot) error) *fake.Runtime {
@@ -30,6 +31,12 @@ func only(t *testing.T, r *fake.Runtime) runtime.Container {
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	return list[0]
+}
+
+func TestIsADriver(t *testing.T) {
+	runtimetest.Run(t, runtimetest.Harness{Open: func(t *testing.T, dir string) runtime.Driver {
+		return open(t, dir, "boot", clock.Real(), nil)
+	}})
 }
 
 var spec = runtime.Spec{
