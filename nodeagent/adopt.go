@@ -2,7 +2,10 @@ package nodeagent
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -17,21 +20,27 @@ import (
 
 // Reasons of a run that was found to be over.
 const (
-	reasonReboot      = "HOST_REBOOT"  // another boot: nothing of it can live
-	reasonProcessLost = "PROCESS_LOST" // same boot, the container is not there
-	reasonSliceLost   = "SLICE_LOST"   // same boot, the slice is not there
+	reasonReboot      = "HOST_REBOOT"   // another boot: nothing of it can live
+	reasonProcessLost = "PROCESS_LOST"  // same boot, the container is not there
+	reasonSliceLost   = "SLICE_LOST"    // same boot, the slice is not there
+	reasonOutOfMemory = "OUT_OF_MEMORY" // the kernel ended it at its own limit
 )
 
 // scene is what the driver and the runtime say exists on the host.
 type scene struct {
-	gpus       []gpudrv.Found
+	gpus       []gpudrv.Found // those that could be read
+	trouble    map[string]error
 	containers map[string]runtime.Container
 	found      map[string][]carve.Found // by GPU UUID
 }
 
-// look reads all of it. An error means that nothing is known.
+// readWithin bounds the reading of one GPU: a hung one costs the others no more.
+const readWithin = 5 * time.Second
+
+// look reads all of it. An error means that nothing is known; a GPU that cannot be
+// read is in trouble and the others are known.
 func (k *Keeper) look(ctx context.Context) (scene, error) {
-	sc := scene{containers: map[string]runtime.Container{}, found: map[string][]carve.Found{}}
+	sc := scene{trouble: map[string]error{}, containers: map[string]runtime.Container{}, found: map[string][]carve.Found{}}
 	list, err := k.host.Runtime.List(ctx)
 	if err != nil {
 		return scene{}, err
@@ -39,15 +48,63 @@ func (k *Keeper) look(ctx context.Context) (scene, error) {
 	for _, c := range list {
 		sc.containers[c.Name] = c
 	}
-	if sc.gpus, err = gpudrv.Inventory(ctx, k.host.Driver); err != nil {
-		return scene{}, err
+	refs, err := k.host.Driver.GPUs(ctx)
+	if err != nil {
+		return scene{}, fmt.Errorf("list gpus: %w", err)
 	}
-	for _, g := range sc.gpus {
-		if sc.found[g.Ref.UUID], err = k.host.Carve.Observe(ctx, g.Ref.UUID); err != nil {
-			return scene{}, fmt.Errorf("observe gpu %s: %w", g.Ref.UUID, err)
+	for _, ref := range refs {
+		if err := k.lookAt(ctx, &sc, ref); err != nil {
+			sc.trouble[ref.UUID] = err
 		}
 	}
+	for _, uuid := range k.known() {
+		if !slices.ContainsFunc(refs, func(r gpudrv.Ref) bool { return r.UUID == uuid }) {
+			sc.trouble[uuid] = gpudrv.Refuse(gpudrv.GPULost, "list", uuid, "the driver does not list it any more")
+		}
+	}
+	if len(k.known()) == 0 && len(sc.gpus) == 0 {
+		return scene{}, errors.Join(errors.New("the driver shows no gpu that can be read"), first(sc.trouble))
+	}
 	return sc, nil
+}
+
+func (k *Keeper) lookAt(ctx context.Context, sc *scene, ref gpudrv.Ref) error {
+	ctx, cancel := context.WithTimeout(ctx, readWithin)
+	defer cancel()
+	k.mu.Lock()
+	g, known := k.devices[ref.UUID]
+	k.mu.Unlock()
+	var err error
+	if known && g.Ref == ref {
+		// What a GPU can be cut into does not change while the driver is loaded.
+		g.Mode, err = k.host.Driver.Mode(ctx, ref.UUID)
+	} else {
+		g, err = gpudrv.Inspect(ctx, k.host.Driver, ref)
+	}
+	if err != nil {
+		return err
+	}
+	found, err := k.host.Carve.Observe(ctx, ref.UUID)
+	if err != nil {
+		return fmt.Errorf("observe gpu %s: %w", ref.UUID, err)
+	}
+	sc.gpus, sc.found[ref.UUID] = append(sc.gpus, g), found
+	return nil
+}
+
+// first is the error of the least UUID, so that a message does not change by itself.
+func first(trouble map[string]error) error {
+	for _, uuid := range slices.Sorted(maps.Keys(trouble)) {
+		return trouble[uuid]
+	}
+	return nil
+}
+
+// known lists the GPUs that the host has shown before, this boot or an earlier one.
+func (k *Keeper) known() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Sorted(maps.Keys(k.devices))
 }
 
 // Adopt compares settings, journal, driver and runtime, and decides about each
@@ -66,10 +123,10 @@ func (k *Keeper) Adopt(ctx context.Context) error {
 		k.mu.Unlock()
 		return fmt.Errorf("adopt: %w", err)
 	}
-	k.mu.Lock()
-	for _, g := range sc.gpus {
-		k.devices[g.Ref.UUID] = g.Device
+	if err := k.learn(sc); err != nil {
+		return err
 	}
+	k.mu.Lock()
 	known := make([]*slice, 0, len(k.slices))
 	for _, s := range k.slices {
 		known = append(known, s)
@@ -90,6 +147,8 @@ func (k *Keeper) Adopt(ctx context.Context) error {
 	if k.desired != nil {
 		k.obey()
 	}
+	k.openDoor()
+	k.driveModes()
 	k.signal()
 	return nil
 }
@@ -99,7 +158,7 @@ func (k *Keeper) Adopt(ctx context.Context) error {
 // and is not sold. It reports whether anything changed.
 func (k *Keeper) settle(ctx context.Context, sc scene) (changed bool) {
 	for _, g := range sc.gpus {
-		want, ok := k.host.Modes[g.Ref.UUID]
+		want, ok := k.wantedMode(g.Ref.UUID)
 		if !ok || want == g.Mode || len(sc.found[g.Ref.UUID]) > 0 || inUse(sc, g.Ref.UUID, k.host.BootID) {
 			continue
 		}
@@ -139,11 +198,22 @@ func (k *Keeper) adoptOne(s *slice, sc scene) error {
 	k.mu.Lock()
 	s.want = w
 	k.mu.Unlock()
-	if next == nil {
+	if next == nil || unreadable(e, sc) {
 		return nil
 	}
 	k.host.Log.Info("slice found changed", "assignment_id", e.Assignment.String(), "was", string(e.Step), "is", string(next.Step), "code", next.Code)
 	return k.commit(s, func(e *journal.Entry) { *e = keepOrder(*e, *next) })
+}
+
+// unreadable reports whether a slice is on a GPU that cannot be read now: nothing is
+// known of it, so nothing is concluded.
+func unreadable(e journal.Entry, sc scene) bool {
+	for _, s := range e.Slots {
+		if sc.trouble[s.Slot.GPU] != nil && e.Step == journal.Running {
+			return true
+		}
+	}
+	return false
 }
 
 // keepOrder takes the outcome of judge into an entry that carries the newest fence.
@@ -188,13 +258,17 @@ func judgeRunning(e journal.Entry, sameBoot, there bool, c runtime.Container, sc
 	}
 	switch {
 	case !sameBoot:
-		e.StartedUS = 0
+		e.StartedUS, e.Credited = 0, true
 		return over(reasonReboot, "the host has rebooted", 0, 0)
 	case !there || c.State == runtime.Created:
+		e.Credited = true
 		return over(reasonProcessLost, "the container is not there any more", 0, 0)
+	case c.State == runtime.Exited && c.OOM:
+		return over(reasonOutOfMemory, "the instance used more memory than it has", c.Ended, c.ExitCode)
 	case c.State == runtime.Exited:
 		return over("", "", c.Ended, c.ExitCode)
 	case !present(e, sc):
+		e.Credited, e.Halt = true, true
 		return over(reasonSliceLost, "the slice is not there any more", 0, 0)
 	}
 	return wantKeep, nil
@@ -317,11 +391,11 @@ func (k *Keeper) Inspect(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := k.learn(sc); err != nil {
+		return err
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, g := range sc.gpus {
-		k.devices[g.Ref.UUID] = g.Device
-	}
 	// Ours before or after the look: something may have come or gone meanwhile.
 	after := k.claimed()
 	for name := range before.names {
@@ -344,7 +418,7 @@ func (k *Keeper) recheck(s *slice, sc scene) error {
 		return nil
 	}
 	_, next := judge(s.entry, k.host.BootID, sc)
-	if next == nil {
+	if next == nil || unreadable(s.entry, sc) {
 		k.mu.Unlock()
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	mrand "math/rand/v2"
+	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -16,6 +17,8 @@ import (
 	"github.com/tranche-cloud/tranche/internal/agentlink/agentv1"
 	"github.com/tranche-cloud/tranche/internal/agentlink/agentv1/agentv1connect"
 	"github.com/tranche-cloud/tranche/internal/clock"
+	"github.com/tranche-cloud/tranche/internal/id"
+	"github.com/tranche-cloud/tranche/nodeagent/spool"
 )
 
 // inspectEvery is how often the host is looked at for changes that nobody ordered.
@@ -30,6 +33,8 @@ type Config struct {
 	Version   string
 	// Token reads the join token; it is asked only while the host is not enrolled.
 	Token func() (string, error)
+	// Spool is what waits to be told; nil tells nothing.
+	Spool *spool.Spool
 	Clock clock.Clock
 	Log   *slog.Logger
 }
@@ -42,6 +47,7 @@ type Agent struct {
 	id      *identity
 	nonce   string // of this process
 	counter uint64 // of its streams
+	asks    chan ask
 }
 
 // New makes an agent over a keeper. It fails if the identity cannot be read.
@@ -49,11 +55,11 @@ func New(cfg Config, k *Keeper) (*Agent, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	id, err := openIdentity(cfg.Dir)
+	who, err := openIdentity(cfg.Dir)
 	if err != nil {
 		return nil, err
 	}
-	return &Agent{cfg: cfg, keeper: k, log: cfg.Log, id: id, nonce: rand.Text()}, nil
+	return &Agent{cfg: cfg, keeper: k, log: cfg.Log, id: who, nonce: rand.Text(), asks: make(chan ask)}, nil
 }
 
 // Run adopts what is on the host, enrols it if need be, and keeps a stream open
@@ -147,7 +153,7 @@ func (a *Agent) session(ctx context.Context) (served bool, err error) {
 	client := a.id.client(a.cfg.Clock.Now)
 	defer client.CloseIdleConnections()
 	raw := agentv1connect.NewAgentServiceClient(client, a.cfg.Gateway, connect.WithReadMaxBytes(maxFrame)).Session(ctx)
-	l := &link{a: a, wire: raw}
+	l := &link{a: a, wire: raw, waiting: map[id.Assignment][]ask{}, taken: make(chan uint64, 1)}
 	defer l.close()
 	welcome, err := l.hello()
 	if err != nil {
@@ -171,9 +177,16 @@ type link struct {
 	inventory string // the last one sent
 	applied   int64
 	failure   string
+	told      uint64      // the highest spool id sent on this stream
+	taken     chan uint64 // acknowledgements of the spool, the newest only
+
+	mu      sync.Mutex
+	waiting map[id.Assignment][]ask
 }
 
 func (l *link) close() {
+	l.abandon()
+
 	// The stream is over for us; what these return says nothing new.
 	_ = l.wire.CloseRequest()
 	_ = l.wire.CloseResponse()
@@ -222,6 +235,12 @@ func (l *link) receive() error {
 				return err
 			}
 			l.a.keeper.Obey(d)
+		case *agentv1.SessionResponse_Secrets:
+			if err := l.answer(f.Secrets); err != nil {
+				return err
+			}
+		case *agentv1.SessionResponse_Taken:
+			l.acknowledge(f.Taken.GetThrough())
 		case *agentv1.SessionResponse_Drain:
 			return errors.New("the gateway is going away")
 		case *agentv1.SessionResponse_Refused:
@@ -241,6 +260,13 @@ func (l *link) serve(ctx context.Context, w agentlink.Welcome, ended <-chan erro
 	if err != nil {
 		return err
 	}
+	var spooled <-chan struct{}
+	if l.a.cfg.Spool != nil {
+		spooled = l.a.cfg.Spool.Changed()
+		if err := l.tell(); err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+	}
 	proof, full := c.NewTimer(w.ProofEvery), c.NewTimer(w.FullEvery)
 	renewal := c.NewTimer(l.a.id.renewIn(c.Now()))
 	defer func() { proof.Stop(); full.Stop(); renewal.Stop() }()
@@ -256,6 +282,12 @@ func (l *link) serve(ctx context.Context, w agentlink.Welcome, ended <-chan erro
 				return broken
 			}
 			err = l.delta(ctx)
+		case q := <-l.a.asks:
+			err = l.ask(q)
+		case <-spooled:
+			err = l.tell()
+		case through := <-l.taken:
+			err = l.forget(through)
 		case <-proof.C():
 			proof = c.NewTimer(w.ProofEvery)
 			err = l.prove()
@@ -284,14 +316,21 @@ func (l *link) prove() error {
 	return l.send(&agentv1.SessionRequest{Frame: &agentv1.SessionRequest_Proof{Proof: p}})
 }
 
+// stock sends the inventory if it changed.
+func (l *link) stock(ctx context.Context) error {
+	m := agentlink.InventoryOut(l.a.keeper.Inventory(ctx))
+	text := m.String()
+	if text == l.inventory {
+		return nil
+	}
+	l.inventory = text
+	return l.send(&agentv1.SessionRequest{Frame: &agentv1.SessionRequest_Inventory{Inventory: m}})
+}
+
 // full sends the inventory if it changed, and the full set or that it did not.
 func (l *link) full(ctx context.Context) error {
-	m := agentlink.InventoryOut(l.a.keeper.Inventory(ctx))
-	if text := m.String(); text != l.inventory {
-		l.inventory = text
-		if err := l.send(&agentv1.SessionRequest{Frame: &agentv1.SessionRequest_Inventory{Inventory: m}}); err != nil {
-			return err
-		}
+	if err := l.stock(ctx); err != nil {
+		return err
 	}
 	o := l.a.keeper.Observe(true)
 	if o.Failed {
@@ -309,6 +348,11 @@ func (l *link) full(ctx context.Context) error {
 func (l *link) delta(ctx context.Context) error {
 	if l.hash == "" {
 		return l.full(ctx)
+	}
+	if l.a.keeper.stocked() {
+		if err := l.stock(ctx); err != nil {
+			return err
+		}
 	}
 	o := l.a.keeper.Observe(false)
 	if o.Failed {

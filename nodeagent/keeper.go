@@ -11,43 +11,12 @@ import (
 	"time"
 
 	"github.com/tranche-cloud/tranche/internal/agentlink"
-	"github.com/tranche-cloud/tranche/internal/clock"
 	"github.com/tranche-cloud/tranche/internal/gpu"
 	"github.com/tranche-cloud/tranche/internal/id"
 	"github.com/tranche-cloud/tranche/internal/instance"
-	"github.com/tranche-cloud/tranche/internal/units"
-	"github.com/tranche-cloud/tranche/nodeagent/carve"
 	"github.com/tranche-cloud/tranche/nodeagent/gpudrv"
 	"github.com/tranche-cloud/tranche/nodeagent/journal"
-	"github.com/tranche-cloud/tranche/nodeagent/runtime"
 )
-
-// Journal is where a Keeper writes before it acts. journal.File is the real one;
-// tests stop at a chosen entry.
-type Journal interface {
-	Append(journal.Entry) error
-	Close() error
-}
-
-// Host is the machine and the tools that a Keeper works with.
-type Host struct {
-	Dir     string // the agent's data folder
-	Driver  gpudrv.Driver
-	Carve   *carve.Set
-	Runtime runtime.Driver
-	// Modes are the settings of the host: the wanted mode of each GPU by UUID. A GPU
-	// that is not named keeps its mode.
-	Modes map[string]gpu.Mode
-	VCPU  int
-	RAM   units.MiB
-	// BootID names this boot; Uptime is monotonic within it.
-	BootID string
-	Uptime func() time.Duration
-	Clock  clock.Clock
-	Log    *slog.Logger
-	// Journal wraps the opened journal; nil uses it as it is.
-	Journal func(Journal) Journal
-}
 
 // want is what shall become of a slice.
 type want int
@@ -65,8 +34,10 @@ type slice struct {
 	// fence and timeline are of the newest order that was obeyed; the entry gets
 	// them with its next step.
 	fence, timeline int64
-	busy            bool // a goroutine works on it
-	orphan          bool // neither ordered nor under a tombstone
+	keys            []string // who may enter by SSH; desired, never journalled
+	progress        string   // what a start does that takes long
+	busy            bool     // a goroutine works on it
+	orphan          bool     // neither ordered nor under a tombstone
 	tries           int
 	trouble         instance.Problem // what stands in the way of a removal now
 }
@@ -85,14 +56,21 @@ type Keeper struct {
 
 	mu        sync.Mutex
 	slices    map[id.Assignment]*slice
-	strangers []agentlink.Slice // found and not ours
-	devices   map[string]gpu.Device
+	strangers []agentlink.Slice       // found and not ours
+	devices   map[string]gpudrv.Found // by UUID, as last read
+	trouble   map[string]error        // GPUs that could not be read, by UUID
+	health    map[string]GPUHealth
+	condition condition
+	modes     *modeBook
+	door      *opening // not told yet; nil if nothing is due
+	doorBusy  bool
 	queues    map[string]chan struct{} // one token a GPU
 	desired   *agentlink.Desired
 	adopted   bool
 	unread    string // why the host could not be read; "" if it can
 	broken    error  // the journal failed: nothing may be done any more
 	dirty     map[id.Assignment]bool
+	inventory bool                  // something of the inventory changed
 	gone      []agentlink.Tombstone // carried out and not reported yet
 	graves    []id.Assignment       // carried out, oldest first
 }
@@ -110,8 +88,11 @@ func NewKeeper(ctx context.Context, h Host) (*Keeper, error) {
 	}
 	k := &Keeper{
 		host: h, journal: file, changed: make(chan struct{}, 1), slices: map[id.Assignment]*slice{},
-		devices: map[string]gpu.Device{}, queues: map[string]chan struct{}{}, dirty: map[id.Assignment]bool{},
-		unread: "not read yet",
+		devices: map[string]gpudrv.Found{}, trouble: map[string]error{}, health: map[string]GPUHealth{},
+		queues: map[string]chan struct{}{}, dirty: map[id.Assignment]bool{}, unread: "not read yet",
+	}
+	if err := k.remember(); err != nil {
+		return nil, errors.Join(err, file.Close())
 	}
 	if h.Journal != nil {
 		k.journal = h.Journal(file)
@@ -186,6 +167,7 @@ func (k *Keeper) commit(s *slice, change func(*journal.Entry)) error {
 	if e.Step == journal.Gone {
 		k.gone = append(k.gone, agentlink.Tombstone{Assignment: e.Assignment, Fence: e.Fence})
 		k.forget(e.Assignment)
+		k.openDoor()
 	}
 	if news[e.Step] {
 		k.touch(e.Assignment)
@@ -229,6 +211,7 @@ func (k *Keeper) Obey(d agentlink.Desired) {
 // obey applies the remembered set. The caller holds k.mu.
 func (k *Keeper) obey() {
 	d := *k.desired
+	k.obeyModes(d.Modes)
 	named := map[id.Assignment]bool{}
 	for _, o := range d.Orders {
 		named[o.Assignment] = true
@@ -246,6 +229,7 @@ func (k *Keeper) obey() {
 		}
 		k.kick(s)
 	}
+	k.openDoor()
 	k.signal() // the applied version is news
 }
 
@@ -268,6 +252,7 @@ func (k *Keeper) order(o agentlink.Order, timeline int64) {
 		k.slices[o.Assignment] = k.newSlice(o, timeline)
 		return
 	}
+	s.keys = o.SSHKeys
 	if !s.outranks(timeline, o.Fence) {
 		if o.Fence < s.fence {
 			k.host.Log.Warn("order of an old fence refused", "assignment_id", o.Assignment.String(), "fence", o.Fence, "have", s.fence)
@@ -292,12 +277,16 @@ func (k *Keeper) order(o agentlink.Order, timeline int64) {
 func (k *Keeper) newSlice(o agentlink.Order, timeline int64) *slice {
 	e := journal.Entry{
 		Assignment: o.Assignment, Fence: o.Fence, Timeline: timeline, Instance: o.Instance, Run: o.Run,
-		BootID: k.host.BootID, Image: o.Image, Command: o.Command, VCPU: o.VCPU, RAM: o.RAM,
+		BootID: k.host.BootID, Image: o.Image, Command: o.Command, VCPU: o.VCPU, RAM: o.RAM, Shm: o.Shm,
+		Org: o.Org, Name: o.Name, HasSecrets: o.HasSecrets,
+	}
+	for _, p := range o.Ports {
+		e.Ports = append(e.Ports, journal.Port(p))
 	}
 	for _, w := range o.Slots {
-		e.Slots = append(e.Slots, journal.Slot{Slot: k.exact(w), PCI: k.devices[w.GPU].PCI})
+		e.Slots = append(e.Slots, journal.Slot{Slot: k.exact(w), PCI: k.devices[w.GPU].Ref.PCI})
 	}
-	return &slice{entry: e, want: wantRun, fence: o.Fence, timeline: timeline}
+	return &slice{entry: e, want: wantRun, fence: o.Fence, timeline: timeline, keys: o.SSHKeys}
 }
 
 // exact is a slot as the driver of this host names it: what the wire does not carry
@@ -306,7 +295,7 @@ func (k *Keeper) exact(s gpu.Slot) gpu.Slot {
 	if s.Mode.Kind != gpu.MIG {
 		return gpu.Slot{GPU: s.GPU, Mode: s.Mode, Start: s.Start, Size: s.Size}
 	}
-	if p, ok := k.devices[s.GPU].Profile(s.Profile); ok {
+	if p, ok := k.devices[s.GPU].Device.Profile(s.Profile); ok {
 		s.Name, s.Compute = p.Name, p.Compute
 	}
 	return s
@@ -386,6 +375,10 @@ func (k *Keeper) enterQueue(e journal.Entry) (leave func(), err error) {
 	for _, s := range e.Slots {
 		uuids = append(uuids, s.Slot.GPU)
 	}
+	return k.enterQueues(uuids)
+}
+
+func (k *Keeper) enterQueues(uuids []string) (leave func(), err error) {
 	slices.Sort(uuids)
 	var taken []chan struct{}
 	leave = func() {

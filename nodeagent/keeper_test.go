@@ -2,6 +2,8 @@ package nodeagent_test
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -33,6 +35,7 @@ type node struct {
 	simhost.Host
 	*nodeagent.Keeper
 	dir, boot string
+	adjust    func(*nodeagent.Host) // before each keeper
 	down      func()
 }
 
@@ -55,6 +58,9 @@ func (n *node) up(t *testing.T, wrap func(nodeagent.Journal) nodeagent.Journal) 
 	})
 	require.NoError(t, err)
 	n.Host.Journal = wrap
+	if n.adjust != nil {
+		n.adjust(&n.Host.Host)
+	}
 	n.Keeper, err = nodeagent.NewKeeper(t.Context(), n.Host.Host)
 	require.NoError(t, err)
 	n.down = func() {
@@ -443,11 +449,15 @@ func TestUnreadableHost(t *testing.T) {
 	n := newNode(t)
 	a := id.New[id.Assignment]()
 	n.obey(orders(n.wholeOrder(a, 1)))
-	require.NoError(t, n.Sim.Lose(n.gpu(migs)))
+	folder := filepath.Join(n.dir, "containers")
+	require.NoError(t, os.Rename(folder, folder+".away"))
 	require.Error(t, n.Inspect(t.Context()))
 	o := n.Observe(true)
 	require.True(t, o.Failed)
 	require.Empty(t, o.Slices)
-	require.True(t, n.Inventory(t.Context()).Failed)
-	require.NoError(t, n.Sim.HardReset(n.gpu(migs)))
+	require.NoError(t, os.Rename(folder+".away", folder))
+	require.NoError(t, n.Inspect(t.Context()))
+	s, ok := n.slice(a)
+	require.True(t, ok)
+	require.Equal(t, instance.RunRunning, s.RunState)
 }

@@ -2,7 +2,6 @@ package nodeagent
 
 import (
 	"cmp"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/tranche-cloud/tranche/internal/agentlink"
 	"github.com/tranche-cloud/tranche/internal/instance"
-	"github.com/tranche-cloud/tranche/nodeagent/gpudrv"
 	"github.com/tranche-cloud/tranche/nodeagent/journal"
 )
 
@@ -83,7 +81,10 @@ func (k *Keeper) report(s *slice) agentlink.Slice {
 		Key: e.Assignment.String(), Assignment: e.Assignment, Fence: e.Fence, Run: e.Run,
 		State: sliceStates[e.Step], RunState: runStates[e.Step],
 		Age: k.age(e, e.StartedUS), EndedAge: k.age(e, e.EndedUS), ExitCode: e.ExitCode,
-		Reason: instance.Problem{Code: e.Code, Detail: e.Detail},
+		Reason: instance.Problem{Code: e.Code, Detail: e.Detail}, Credited: e.Credited,
+	}
+	if out.RunState == instance.RunPreparing {
+		out.Progress = s.progress
 	}
 	switch {
 	case s.want == wantGo:
@@ -129,43 +130,6 @@ func (k *Keeper) hash(o agentlink.Observed) string {
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
-}
-
-// Inventory reads what the host has; a failed read is reported as one.
-func (k *Keeper) Inventory(ctx context.Context) agentlink.Inventory {
-	host, err := k.host.Driver.Host(ctx)
-	if err != nil {
-		return agentlink.Inventory{Failed: true, Failure: err.Error()}
-	}
-	found, err := gpudrv.Inventory(ctx, k.host.Driver)
-	if err != nil {
-		return agentlink.Inventory{Failed: true, Failure: err.Error()}
-	}
-	if len(found) == 0 {
-		return agentlink.Inventory{Failed: true, Failure: "the driver lists no GPU"}
-	}
-	out := agentlink.Inventory{
-		VCPU: k.host.VCPU, RAM: k.host.RAM, Driver: host.Driver, DriverVersion: host.DriverVersion.Or(""), Simulated: host.Simulated,
-	}
-	for i, g := range found {
-		out.GPUs = append(out.GPUs, agentlink.InventoryGPU{
-			Device: g.Device, Ordinal: i, Mode: g.Mode, Desired: k.host.Modes[g.Ref.UUID],
-			Health: k.health(ctx, g.Ref.UUID), PlacementsSource: g.PlacementsSource,
-		})
-	}
-	return out
-}
-
-// health grades a GPU by what the driver advises.
-func (k *Keeper) health(ctx context.Context, uuid string) string {
-	h, err := k.host.Driver.Health(ctx, uuid)
-	switch {
-	case err != nil:
-		return "failed"
-	case h.RecoveryAction.Or("none") != "none":
-		return "degraded"
-	}
-	return "healthy"
 }
 
 // timeline is the newest that was obeyed, 0 for none.

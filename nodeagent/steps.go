@@ -1,10 +1,14 @@
 package nodeagent
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/tranche-cloud/tranche/internal/agentlink"
 	"github.com/tranche-cloud/tranche/internal/id"
 	"github.com/tranche-cloud/tranche/internal/instance"
 	"github.com/tranche-cloud/tranche/nodeagent/carve"
@@ -51,6 +55,9 @@ func (s *slice) next() step {
 		do = down[s.entry.Step]
 	case wantKeep:
 	}
+	if s.want != wantGo && s.entry.Halt {
+		do = (*Keeper).halt
+	}
 	stale := s.fence != s.entry.Fence || s.timeline != s.entry.Timeline
 	if do == nil && stale && s.entry.Step != "" {
 		return (*Keeper).refence
@@ -74,6 +81,9 @@ func (k *Keeper) snapshot(s *slice) journal.Entry {
 func (k *Keeper) planCarve(s *slice) error {
 	if holder, clash := k.clash(s); clash {
 		return k.fail(s, gpudrv.Refuse(gpudrv.NoRoom, "carve", "", "the slot is held by %s", holder))
+	}
+	if err := k.refusedByHealth(s); err != nil {
+		return k.fail(s, err)
 	}
 	return k.commit(s, func(e *journal.Entry) { e.Step = journal.Carve })
 }
@@ -141,12 +151,12 @@ func (k *Keeper) planStart(s *slice) error {
 // same GPU need not wait for it.
 func (k *Keeper) start(s *slice) error {
 	e := k.snapshot(s)
-	spec := runtime.Spec{
-		Name: e.Assignment.String(), Run: e.Run, Image: e.Image, Command: e.Command, VCPU: e.VCPU, RAM: e.RAM,
+	if err := k.refusedByHealth(s); err != nil {
+		return k.fail(s, err)
 	}
-	for _, x := range e.Slots {
-		spec.Slots = append(spec.Slots, x.Slot)
-		spec.Devices = append(spec.Devices, x.Device)
+	spec, err := k.spec(s, e)
+	if err != nil {
+		return k.failOrRetry(s, err)
 	}
 	c, err := k.host.Runtime.Start(k.ctx, spec)
 	if err != nil {
@@ -157,6 +167,59 @@ func (k *Keeper) start(s *slice) error {
 	})
 }
 
+// spec is the container of an entry, with what the host must not keep asked for now.
+func (k *Keeper) spec(s *slice, e journal.Entry) (runtime.Spec, error) {
+	k.mu.Lock()
+	keys := slices.Clone(s.keys)
+	k.mu.Unlock()
+	spec := runtime.Spec{
+		Name: e.Assignment.String(), Run: e.Run, Instance: e.Instance.String(), Org: e.Org.String(), Hostname: e.Name,
+		Image: e.Image, Command: e.Command, VCPU: e.VCPU, RAM: e.RAM, Shm: e.Shm, Keys: keys,
+		Extra: runtime.Extra{Progress: func(text string) { k.progress(s, text) }},
+	}
+	for _, x := range e.Slots {
+		spec.Slots = append(spec.Slots, x.Slot)
+		spec.Devices = append(spec.Devices, x.Device)
+	}
+	for _, p := range e.Ports {
+		spec.Ports = append(spec.Ports, runtime.Port(p))
+	}
+	if !e.HasSecrets || k.host.Secrets == nil {
+		return spec, nil
+	}
+	ctx, cancel := context.WithTimeout(k.ctx, secretsWithin)
+	defer cancel()
+	got, err := k.host.Secrets(ctx, agentlink.SecretsRequest{Assignment: e.Assignment, Fence: e.Fence})
+	if err != nil {
+		return runtime.Spec{}, fmt.Errorf("%w: ask for secrets: %w", errRetry, err)
+	}
+	if got.Refused != "" {
+		return runtime.Spec{}, runtime.Refuse(secretsRefused, "secrets", spec.Name, "%s", got.Refused)
+	}
+	spec.Secrets = got.Env
+	if got.Login != nil {
+		login := runtime.Login(*got.Login)
+		spec.Login = &login
+	}
+	return spec, nil
+}
+
+// secretsWithin bounds one question; it is asked again after it.
+const secretsWithin = 30 * time.Second
+
+// secretsRefused is the reason of a run whose secrets the control plane keeps back.
+const secretsRefused runtime.Kind = "SECRETS_REFUSED"
+
+// progress notes what a start is doing, for people.
+func (k *Keeper) progress(s *slice, text string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if s.progress != text {
+		s.progress = text
+		k.touch(s.entry.Assignment)
+	}
+}
+
 // failOrRetry tries a busy device a few times, and gives up on anything else.
 func (k *Keeper) failOrRetry(s *slice, err error) error {
 	if k.ctx.Err() != nil {
@@ -164,6 +227,7 @@ func (k *Keeper) failOrRetry(s *slice, err error) error {
 	}
 	k.mu.Lock()
 	again := gpudrv.KindOf(err) == gpudrv.InUse && s.tries < maxTries && s.want == wantRun
+	again = again || errors.Is(err, errRetry) && s.want == wantRun
 	k.mu.Unlock()
 	if again {
 		return errRetry
@@ -187,7 +251,15 @@ func problemOf(err error) instance.Problem {
 	if len(text) > maxDetail {
 		text = text[:maxDetail]
 	}
-	return instance.Problem{Code: string(gpudrv.KindOf(err)), Detail: text}
+	return instance.Problem{Code: codeOf(err), Detail: text}
+}
+
+// codeOf is the reason code of an error of the runtime or of the driver.
+func codeOf(err error) string {
+	if r, ok := errors.AsType[*runtime.Error](err); ok {
+		return string(r.Kind)
+	}
+	return string(gpudrv.KindOf(err))
 }
 
 func (k *Keeper) planStop(s *slice) error {
@@ -195,8 +267,17 @@ func (k *Keeper) planStop(s *slice) error {
 		if e.Step == journal.Ended && e.EndedUS == 0 {
 			e.StartedUS = 0 // the end is unknown and must not be guessed later
 		}
-		e.Step = journal.Stop
+		e.Step, e.Halt = journal.Stop, false
 	})
+}
+
+// halt ends the container of a run that is over for us. What it held stays until a
+// tombstone names it.
+func (k *Keeper) halt(s *slice) error {
+	if err := k.host.Runtime.Stop(k.ctx, k.snapshot(s).Assignment.String()); err != nil {
+		return k.hinder(s, err)
+	}
+	return k.commit(s, func(e *journal.Entry) { e.Halt = false })
 }
 
 // stop ends the container, and learns from it what slots a forgotten assignment had.
@@ -244,6 +325,10 @@ func (k *Keeper) remove(s *slice) error {
 		return err
 	}
 	defer leave()
+	evidence, err := k.scrub(e)
+	if err != nil {
+		return k.hinder(s, err)
+	}
 	for i, slot := range e.Slots {
 		err := k.host.Carve.Remove(k.ctx, sliceOf(e.Assignment, i, slot))
 		if err != nil {
@@ -253,8 +338,33 @@ func (k *Keeper) remove(s *slice) error {
 	if err := k.proveGone(e); err != nil {
 		return k.hinder(s, err)
 	}
-	return k.commit(s, func(e *journal.Entry) { e.Step, e.Code, e.Detail = journal.Gone, "", "" })
+	return k.commit(s, func(e *journal.Entry) {
+		e.Step, e.Code, e.Detail, e.Scrubbed = journal.Gone, "", "", evidence
+	})
 }
+
+// scrub cleans the slices of a run before they are taken away. A slice that was
+// never carved has held nothing.
+func (k *Keeper) scrub(e journal.Entry) (string, error) {
+	if k.host.Scrub == nil {
+		return "", nil
+	}
+	var seen []string
+	for i, slot := range e.Slots {
+		if slot.Device == "" {
+			continue
+		}
+		text, err := k.host.Scrub.Scrub(k.ctx, sliceOf(e.Assignment, i, slot))
+		if err != nil {
+			return "", gpudrv.Refuse(scrubFailed, "scrub", slot.Slot.GPU, "the slice is not clean and stays out of sale").Because(err)
+		}
+		seen = append(seen, text)
+	}
+	return strings.Join(seen, "; "), nil
+}
+
+// scrubFailed is the reason of a slice that could not be proven clean.
+const scrubFailed gpudrv.Kind = "SCRUB_FAILED"
 
 func (k *Keeper) proveGone(e journal.Entry) error {
 	c, err := k.container(e.Assignment.String())

@@ -68,12 +68,30 @@ type Entry struct {
 	Command    []string      `json:"command,omitempty"`
 	VCPU       int           `json:"vcpu,omitempty"`
 	RAM        units.MiB     `json:"ram_mib,omitempty"`
+	Shm        units.MiB     `json:"shm_mib,omitempty"`
+	Org        id.Org        `json:"org,omitzero"`
+	Name       string        `json:"name,omitempty"`
+	Ports      []Port        `json:"ports,omitempty"`
+	HasSecrets bool          `json:"has_secrets,omitempty"`
 	// StartedUS and EndedUS are set from Running and Ended on; 0 if unknown.
 	StartedUS int64  `json:"started_us,omitempty"`
 	EndedUS   int64  `json:"ended_us,omitempty"`
 	ExitCode  int    `json:"exit_code,omitempty"`
 	Code      string `json:"code,omitempty"` // reason
 	Detail    string `json:"detail,omitempty"`
+	// Credited: the platform ended the run, not the tenant.
+	Credited bool `json:"credited,omitempty"`
+	// Halt: the run is over for us, and its container is about to be ended.
+	Halt bool `json:"halt,omitempty"`
+	// Scrubbed is the evidence that the slices were clean before they were removed.
+	Scrubbed string `json:"scrubbed,omitempty"`
+}
+
+// Port is a port of the container that is published on the host.
+type Port struct {
+	Container int    `json:"container"`
+	Host      int    `json:"host"`
+	Protocol  string `json:"protocol"`
 }
 
 // keepGone is how many finished assignments a compaction keeps, newest first: their

@@ -79,7 +79,7 @@ func assemble(ctx context.Context, cfg Config, drv *sim.Driver) (Host, error) {
 	}
 	return Host{
 		Host: nodeagent.Host{
-			Dir: cfg.Dir, Driver: drv, Carve: set, Runtime: containers, Modes: modes,
+			Dir: cfg.Dir, Driver: drv, Carve: set, Runtime: containers, RuntimeName: "fake", Modes: modes,
 			VCPU: cfg.Host.VCPU, RAM: cfg.Host.RAM, BootID: boot, Uptime: nodeagent.Uptime,
 			Clock: cfg.Clock, Log: cfg.Log,
 		},
