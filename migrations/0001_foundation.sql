@@ -223,7 +223,20 @@ create table hosts (
   join_token_id uuid,
   approved_by text not null default '',
   inventory_at timestamptz,
+  -- what the host says of itself
+  runtime text not null default '',
+  below_floor text[] not null default '{}',
+  condition text not null default '' constraint hosts_condition check (condition in ('', 'cordon', 'failed')),
+  condition_cause text not null default '',
+  -- where tenants reach it; '' and 0 where they cannot
+  reach_address text not null default '',
+  reach_ssh_port integer not null default 0 constraint hosts_reach_ssh_port check (reach_ssh_port between 0 and 65535),
+  reach_ssh_host_key text not null default '',
+  reach_first_port integer not null default 0,
+  reach_last_port integer not null default 0,
   created_at timestamptz not null default clock_timestamp(),
+  constraint hosts_reach_ports check ((reach_first_port = 0 and reach_last_port = 0)
+    or (reach_first_port >= 1 and reach_last_port between reach_first_port and 65535)),
   constraint hosts_vcpu_fits check (vcpu_used <= vcpu and vcpu_used >= 0),
   constraint hosts_ram_fits check (ram_mib_used <= ram_mib and ram_mib_used >= 0)
 );
@@ -257,6 +270,14 @@ create table liveness_writers (
 insert into liveness_writers (cell_id, since, last_write_at)
 select 'local-1', t, t from (select clock_timestamp() as t) as s;
 
+-- The highest id of a host's spool that was taken in: events and samples come at
+-- least once, through any gateway, and are taken once.
+create table host_spools (
+  host_id uuid primary key constraint host_spools_host references hosts,
+  taken bigint not null default 0,
+  taken_at timestamptz not null default clock_timestamp()
+);
+
 -- One body per distinct set of profiles and placements that drivers reported.
 create table gpu_inventories (
   hash bytea primary key,
@@ -280,8 +301,15 @@ create table gpus (
   mode_observed text not null,
   mode_state text not null default 'settled'
     constraint gpus_mode_state check (mode_state in ('settled', 'draining', 'switching', 'verifying', 'failed')),
+  mode_problem text not null default '',
+  -- the control plane's: no new work while a mode change wants the GPU empty
+  cordoned boolean not null default false,
+  mode_epoch bigint not null default 0,
   health text not null default 'healthy'
     constraint gpus_health check (health in ('healthy', 'degraded', 'failed', 'resetting', 'quarantined')),
+  health_cause text not null default '',
+  health_detail text not null default '',
+  health_since timestamptz not null default clock_timestamp(),
   simulated boolean not null default false,
   present boolean not null default true,
   generation bigint not null default 1,
@@ -290,6 +318,33 @@ create table gpus (
   constraint gpus_uuid unique (host_id, uuid)
 );
 create index gpus_by_shape on gpus (cell_id, model, mode_observed);
+-- SetMode (30-workflows §4) as rows: draining and then switching; cancellable until
+-- the switch is ordered. The id is the operation's.
+create table mode_changes (
+  id uuid primary key,
+  gpu_id uuid not null constraint mode_changes_gpu references gpus,
+  cell_id text not null constraint mode_changes_cell references cells,
+  mode_before text not null,
+  mode text not null,
+  policy text not null constraint mode_changes_policy check (policy in ('when_empty', 'drain_by')),
+  drain_by timestamptz,
+  status text not null default 'draining' constraint mode_changes_status check (status in
+    ('draining', 'switching', 'succeeded', 'failed', 'cancelled')),
+  epoch bigint not null default 0,
+  cancel_asked boolean not null default false,
+  problem_code text not null default '',
+  problem_detail text not null default '',
+  requested_by text not null default '',
+  created_at timestamptz not null default clock_timestamp(),
+  switched_at timestamptz,
+  finished_at timestamptz,
+  next_wake_at timestamptz,
+  revision bigint not null default 1,
+  constraint mode_changes_deadline check ((policy = 'drain_by') = (drain_by is not null)),
+  constraint mode_changes_epoch check (status <> 'switching' or epoch > 0)
+);
+create unique index mode_changes_open on mode_changes (gpu_id) where status in ('draining', 'switching');
+create index mode_changes_wake on mode_changes (next_wake_at) where next_wake_at is not null;
 
 -- ── instances ──────────────────────────────────────────────────────────────
 create table price_books (
@@ -318,6 +373,34 @@ create table prices (
   primary key (price_version_id, sku_id, meter)
 );
 
+-- Logins of image registries; one for each registry and organization.
+create table registry_logins (
+  org_id uuid not null constraint registry_logins_org references organizations (id),
+  id uuid not null,
+  registry text not null,
+  username text not null,
+  password_sealed bytea not null,
+  generation bigint not null default 1,
+  revision bigint not null default 1,
+  created_at timestamptz not null,
+  updated_at timestamptz not null,
+  primary key (org_id, id),
+  constraint registry_logins_id unique (id),
+  constraint registry_logins_registry unique (org_id, registry)
+);
+-- The installation's SSH authorities: hosts accept certificates of all that are not
+-- retired, the current one signs.
+create table ssh_authorities (
+  id uuid primary key,
+  public_key text not null,
+  private_sealed bytea not null,
+  current boolean not null default true,
+  created_at timestamptz not null default clock_timestamp(),
+  retired_at timestamptz,
+  constraint ssh_authorities_live check (not current or retired_at is null)
+);
+create unique index ssh_authorities_current on ssh_authorities (current) where current;
+
 create table instances (
   org_id uuid not null constraint instances_org references organizations (id),
   id uuid not null,
@@ -331,6 +414,10 @@ create table instances (
   command text[] not null default '{}',
   env jsonb not null default '[]',
   env_sealed bytea,
+  ssh_keys text[] not null default '{}',
+  ports jsonb not null default '[]', -- [{"port": 8080, "protocol": "tcp"}], of the container
+  shm_mib bigint not null default 0 constraint instances_shm check (shm_mib >= 0), -- 0: half of the memory
+  registry_login_id uuid, -- null: the organization's login of the image's registry
   labels jsonb not null default '{}',
   client_token text,
   recovery text not null default 'stop'
@@ -343,6 +430,7 @@ create table instances (
   revision bigint not null default 1,
   -- progress of the current request
   attempts integer not null default 0,
+  recovering boolean not null default false, -- a fault of the platform ended a run that was reached
   excluded_hosts uuid[] not null default '{}',
   next_wake_at timestamptz,
   deadline_at timestamptz,
@@ -367,8 +455,11 @@ create table instances (
   primary key (org_id, id),
   constraint instances_id unique (id),
   constraint instances_project foreign key (org_id, project_id) references projects (org_id, id),
-  constraint instances_client_token unique (org_id, client_token)
+  constraint instances_client_token unique (org_id, client_token),
+  constraint instances_registry_login foreign key (org_id, registry_login_id) references registry_logins (org_id, id)
+    on delete set null (registry_login_id)
 );
+create index instances_by_registry_login on instances (org_id, registry_login_id) where registry_login_id is not null;
 create unique index instances_name on instances (org_id, project_id, name) where desired <> 'deleted';
 create index instances_list on instances (org_id, project_id, id desc);
 create index instances_wake on instances (next_wake_at) where next_wake_at is not null;
@@ -498,6 +589,45 @@ create table claim_cells (
 );
 create index claim_cells_by_claim on claim_cells (claim_id);
 
+-- Published ports: leased from the host's range with the claim, freed with it.
+create table host_ports (
+  host_id uuid not null constraint host_ports_host references hosts,
+  port integer not null constraint host_ports_port check (port between 1 and 65535),
+  protocol text not null constraint host_ports_protocol check (protocol in ('tcp', 'udp')),
+  org_id uuid not null,
+  claim_id uuid not null,
+  assignment_id uuid not null,
+  container_port integer not null constraint host_ports_container_port check (container_port between 1 and 65535),
+  primary key (host_id, port, protocol),
+  constraint host_ports_once unique (assignment_id, container_port, protocol),
+  constraint host_ports_claim foreign key (org_id, claim_id) references claims (org_id, id) on delete cascade,
+  constraint host_ports_assignment foreign key (org_id, assignment_id) references assignments (org_id, id)
+);
+create index host_ports_by_claim on host_ports (claim_id);
+-- Time in which a tenant's instance was down by a fault of the platform: business
+-- instants; closed when the instance runs again, or is stopped or deleted.
+create table interruptions (
+  org_id uuid not null,
+  id uuid not null,
+  instance_id uuid not null,
+  assignment_id uuid not null,
+  run integer not null,
+  host_id uuid not null constraint interruptions_host references hosts,
+  gpu_id uuid constraint interruptions_gpu references gpus,
+  cause text not null,
+  detail text not null default '',
+  credited boolean not null,
+  from_at timestamptz not null,
+  to_at timestamptz,
+  primary key (org_id, id),
+  constraint interruptions_id unique (id),
+  constraint interruptions_order check (to_at is null or to_at >= from_at),
+  constraint interruptions_instance foreign key (org_id, instance_id) references instances (org_id, id),
+  constraint interruptions_assignment foreign key (org_id, assignment_id) references assignments (org_id, id)
+);
+create unique index interruptions_open on interruptions (instance_id) where to_at is null;
+create index interruptions_by_instance on interruptions (org_id, instance_id, from_at);
+
 -- ── what agents reported ───────────────────────────────────────────────────
 create table observed_slices (
   host_id uuid not null constraint observed_slices_host references hosts,
@@ -519,6 +649,12 @@ create table observed_slices (
   sm_count integer not null default 0,
   reason_code text not null default '',
   reason_detail text not null default '',
+  credited boolean not null default false,
+  progress text not null default '',
+  progress_at timestamptz, -- of the last report of progress, machine time
+  -- since when complete reports of one boot do not name it
+  missing_since timestamptz,
+  missing_boot text not null default '',
   session bigint not null,
   sequence bigint not null,
   since timestamptz not null default clock_timestamp(),
@@ -542,6 +678,26 @@ create table run_proofs (
   constraint run_proofs_assignment foreign key (org_id, assignment_id) references assignments (org_id, id)
 );
 create index run_proofs_instance on run_proofs (org_id, instance_id);
+-- Readings of slices over intervals, as spooled on the host; at is the business
+-- instant of the interval's end. The key holds the instant, so that the table can be
+-- partitioned by it.
+create table slice_samples (
+  org_id uuid not null,
+  instance_id uuid not null,
+  assignment_id uuid not null,
+  run integer not null,
+  host_id uuid not null constraint slice_samples_host references hosts,
+  spool_id bigint not null,
+  ordinal integer not null,
+  at timestamptz not null,
+  interval_ms integer not null constraint slice_samples_interval check (interval_ms > 0),
+  source text not null,
+  gap text not null default '',
+  readings jsonb not null default '{}',
+  primary key (host_id, spool_id, ordinal, at)
+);
+create index slice_samples_by_instance on slice_samples (org_id, instance_id, at);
+create index slice_samples_age on slice_samples (at);
 
 -- ── feeds, outbox, audit ───────────────────────────────────────────────────
 create table outbox (
@@ -980,17 +1136,19 @@ revoke delete on invoices, usage_segments from tranche_system;
 grant delete on invoices to tranche_system; -- drafts only: invoices_guard
 grant select on installations, business_clock, regions, cells, pools, skus, offers, price_books, price_versions, prices to tranche_org;
 grant select on organizations, projects, api_keys, quota_usage, quota_claims, instances, operations, assignments, claims,
-  claim_slots, usage_segments, invoices, invoice_lines, line_subjects, invoice_taxes, billing_accounts,
+  claim_slots, host_ports, interruptions, slice_samples, registry_logins, usage_segments, invoices, invoice_lines, line_subjects, invoice_taxes, billing_accounts,
   organization_price_books, events, audit_log, idempotency_keys, run_proofs to tranche_org;
 grant insert on idempotency_keys, instances, operations, api_keys, quota_claims, outbox, host_desired, events, audit_log,
-  projects to tranche_org;
+  projects, registry_logins to tranche_org;
 -- A tenant's transaction moves states: it changes no price lock, no quantity but the end
 -- of a segment, no counter and no right of a key.
 grant update (status, headers, body) on idempotency_keys to tranche_org;
-grant update (desired, run, generation, converged_generation, revision, attempts, excluded_hosts, next_wake_at, deadline_at,
+grant update (desired, run, generation, converged_generation, revision, attempts, recovering, ssh_keys, excluded_hosts, next_wake_at, deadline_at,
   intent_at, status, status_code, status_detail, ever_ran, operation_id, started_at, deleted_at) on instances to tranche_org;
 grant update (status, step, percent, problem, superseded_by, finished_at, revision) on operations to tranche_org;
 grant update (revoked_at, revision) on api_keys to tranche_org;
+grant update (username, password_sealed, generation, revision, updated_at) on registry_logins to tranche_org;
+grant update (to_at) on interruptions to tranche_org;
 grant update (state, fence, releasing_at, revision) on assignments to tranche_org;
 grant update (during, close_reason, fault_party, revision) on usage_segments to tranche_org;
 grant update (org_id) on quota_usage to tranche_org; -- for its lock; the policy keeps the value

@@ -17,6 +17,9 @@ type (
 	priceBookKind  struct{}
 	priceVerKind   struct{}
 	requestKind    struct{}
+	registryKind   struct{}
+	authorityKind  struct{}
+	interruptKind  struct{}
 )
 
 func (orgKind) prefix() string        { return "org" }
@@ -35,6 +38,9 @@ func (joinTokenKind) prefix() string  { return "join" }
 func (priceBookKind) prefix() string  { return "pbk" }
 func (priceVerKind) prefix() string   { return "ver" }
 func (requestKind) prefix() string    { return "req" }
+func (registryKind) prefix() string   { return "reg" }
+func (authorityKind) prefix() string  { return "sshca" }
+func (interruptKind) prefix() string  { return "intr" }
 
 // One type a noun; the comment is the prefix of its text.
 type (
@@ -54,4 +60,8 @@ type (
 	PriceBook    = ID[priceBookKind]  // pbk
 	PriceVersion = ID[priceVerKind]   // ver
 	Request      = ID[requestKind]    // req
+	// RegistryLogin is a login of an image registry.
+	RegistryLogin = ID[registryKind]  // reg
+	SSHAuthority  = ID[authorityKind] // sshca
+	Interruption  = ID[interruptKind] // intr
 )

@@ -61,6 +61,10 @@ const MaxHosts = 3
 // PrepareWithin bounds the time from an order to the proof that the run is up.
 const PrepareWithin = 5 * time.Minute
 
+// PullWithin bounds the pull of an image: while an agent reports progress, a run may
+// take this long to prepare, and is nobody's failure meanwhile.
+const PullWithin = 15 * time.Minute
+
 // QuotaHeldAfterDelete bounds how long a deleting instance counts in quota (I13).
 const QuotaHeldAfterDelete = 2 * time.Minute
 
@@ -122,7 +126,25 @@ type Assignment struct {
 	Seen        RunState  // as reported for exactly this fence and run; RunNone otherwise
 	Reason      Problem   // the agent's typed refusal or the run's end
 	HostUnknown bool      // the host has been silent for longer than host.UnknownAfter
+	Credited    bool      // the agent blames the platform for the end of the run
+	Progress    string    // what takes long while the run is prepared; "" for nothing
+	ProgressAt  time.Time // machine clock, of the last report of progress; zero if there was none
 }
+
+// Faulted reports whether the platform ended or refused the run, not the tenant.
+func (a Assignment) Faulted() bool {
+	return a.Credited || BlameOf(a.Reason.Code) == Platform
+}
+
+// Recovery is what follows when the platform ended a run.
+type Recovery string
+
+// The recoveries. RestartUnfenced differs from Restart only for hosts that are lost.
+const (
+	Restart         Recovery = "restart"
+	RestartUnfenced Recovery = "restart_unfenced"
+	StayStopped     Recovery = "stop"
+)
 
 // isLive reports whether the assignment is meant to carry a run.
 func (a Assignment) isLive() bool { return a.State == Claimed || a.State == Applied }
@@ -135,6 +157,8 @@ type View struct {
 	Converged   int64
 	Attempts    int // hosts tried for this request
 	EverRan     bool
+	Recovery    Recovery
+	Recovering  bool    // a reached run was ended by the platform; another one is on its way
 	Failure     Problem // why the current request failed; zero while it has not
 	IntentAt    time.Time
 	QuotaHeld   bool
@@ -159,6 +183,8 @@ func Derive(v View) Status {
 		return Interrupted
 	case ok && a.Seen == RunRunning:
 		return Running
+	case v.Recovering:
+		return Interrupted
 	case ok && (a.Seen == RunExited || v.Converged == v.Generation):
 		return Interrupted // it was up and is not shown to be any more
 	case ok:

@@ -39,7 +39,7 @@ func (t *SystemTx) Fleet(ctx context.Context, pool string) (placement.Snapshot, 
 	if err != nil {
 		return placement.Snapshot{}, err
 	}
-	return t.snapshot(ctx, p.Cell, p.ID, p.Tenancy, "")
+	return t.snapshot(ctx, p.Cell, p.ID, Shape{Tenancy: p.Tenancy})
 }
 
 // EnsureSKU returns the SKU of this content, writing it if it is new: under the

@@ -45,8 +45,32 @@ func (t *SystemTx) Claim(ctx context.Context, r InstanceRow, run int, s Shape, d
 		return a, errTaken
 	}
 	a.OrderedAt = row.OrderedAt.UTC()
+	if err := t.leasePorts(ctx, p, s.Ports); err != nil {
+		return a, err
+	}
 	t.tell(ChannelHost, d.Host.String())
 	return a, nil
+}
+
+// leasePorts gives the claim the lowest free ports of its locked host's range. It
+// fails with capacity.none when they do not suffice.
+func (t *SystemTx) leasePorts(ctx context.Context, p db.ClaimParams, ports []Port) error {
+	if len(ports) == 0 {
+		return nil
+	}
+	lease := db.LeasePortsParams{HostID: p.HostID, OrgID: p.OrgID, ClaimID: p.ClaimID, AssignmentID: p.AssignmentID}
+	for _, x := range ports {
+		lease.ContainerPorts = append(lease.ContainerPorts, int32(x.Port))
+		lease.Protocols = append(lease.Protocols, x.Protocol)
+	}
+	got, err := t.q.LeasePorts(ctx, t.raw, lease)
+	if err != nil {
+		return mapError(err)
+	}
+	if len(got) < len(ports) {
+		return fault.New(fault.NoCapacity, "capacity.none", "The host has no free ports left.")
+	}
+	return nil
 }
 
 // bind ties the host, and GPUs whose shares are not kept apart, to the

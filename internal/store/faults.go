@@ -33,10 +33,13 @@ var constraintFaults = map[string]*fault.Error{
 	"claims_host_binding":  fault.New(fault.Conflict, "state.conflict", "The host is bound to another organization."),
 	"gpu_bindings_pkey":    fault.New(fault.Conflict, "state.conflict", "The GPU is bound to another organization."),
 
-	"claim_slots_gpu_binding": fault.New(fault.Conflict, "state.conflict", "The GPU is bound to another organization."),
-	"instances_client_token":  fault.New(fault.Conflict, "state.conflict", "An instance was already created with that client_token.").Suggest("Read the instances and look for the client_token."),
-	"invoices_billed_once":    fault.New(fault.Conflict, "state.conflict", "That period is already invoiced."),
-	"invoices_finalized":      fault.New(fault.Conflict, "state.conflict", "A finalized invoice cannot change."),
+	"claim_slots_gpu_binding":  fault.New(fault.Conflict, "state.conflict", "The GPU is bound to another organization."),
+	"mode_changes_open":        fault.New(fault.Conflict, "state.conflict", "A mode change of this GPU is under way.").Suggest("Wait for it, or cancel it."),
+	"registry_logins_registry": fault.New(fault.Conflict, "name.taken", "The organization has a login of that registry.").Suggest("Change or delete that login."),
+	"host_ports_pkey":          fault.New(fault.Conflict, "state.conflict", "Another claim took the port first."),
+	"instances_client_token":   fault.New(fault.Conflict, "state.conflict", "An instance was already created with that client_token.").Suggest("Read the instances and look for the client_token."),
+	"invoices_billed_once":     fault.New(fault.Conflict, "state.conflict", "That period is already invoiced."),
+	"invoices_finalized":       fault.New(fault.Conflict, "state.conflict", "A finalized invoice cannot change."),
 }
 
 // mapError turns what Postgres said into a fault; faults and nil pass unchanged.

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -49,6 +50,10 @@ type Host struct {
 	AgentVersion, DriverVersion string
 	Simulated                   bool
 	Generation, Revision        int64
+	Runtime                     string
+	Reach                       Reach
+	BelowFloor                  []string // floors that it does not meet
+	Condition, ConditionCause   string   // what it says of itself: "", cordon, failed
 	LastSeenAt                  *time.Time
 	CreatedAt                   time.Time
 }
@@ -60,11 +65,17 @@ type GPU struct {
 	Index                         int
 	UUID, PCI, Model, Name        string
 	Mode, ModeDesired             gpu.Mode // Mode as observed
-	ModeState, Health             string
+	ModeState, ModeProblem        string
+	Cordoned                      bool // a mode change wants it empty
+	Health                        string
+	HealthCause, HealthDetail     string // "" on a healthy GPU
+	HealthSince                   time.Time
 	Memory                        units.MiB
 	SMs, UnitsTotal, UnitsClaimed int
 	Organization                  id.Org // zero: bound to none
 	Simulated, Present            bool
+	Generation                    int64        // raised when a change of mode begins or ends
+	ModeChange                    id.Operation // that is under way; zero: none
 }
 
 // InsertJoinToken writes a token that expires ttl from now by the database's
@@ -231,14 +242,34 @@ func (t *SystemTx) Hosts(ctx context.Context, state host.State, after string, si
 	return mapRows(rows, hostOf)
 }
 
+// standing says why a host takes no work, or not all of it, where no other reason
+// was noted.
+func standing(h db.Host) string {
+	switch {
+	case h.Reason != "":
+		return h.Reason
+	case h.Condition != "":
+		return "the host asks for " + h.Condition + ": " + h.ConditionCause
+	case len(h.BelowFloor) > 0:
+		return "below a floor, so of one organization only: " + strings.Join(h.BelowFloor, ", ")
+	}
+	return ""
+}
+
 func hostOf(r db.ListHostsRow) (Host, error) {
 	h := r.Host
 	return Host{
 		ID: id.Host(h.ID), Name: h.Name, State: host.State(h.State), Liveness: host.Liveness(h.Liveness),
-		Reason: h.Reason, Pool: h.PoolID, Region: r.RegionID, Cell: h.CellID, Organization: orZero[id.Org](r.BoundOrg),
+		Reason: standing(h), Pool: h.PoolID, Region: r.RegionID, Cell: h.CellID, Organization: orZero[id.Org](r.BoundOrg),
 		GPUCount: int(r.GpuCount), VCPU: int(h.Vcpu), RAM: units.MiB(h.RamMib),
 		AgentVersion: h.AgentVersion, DriverVersion: h.DriverVersion, Simulated: h.Simulated,
-		Generation: h.Generation, Revision: h.Revision, LastSeenAt: r.LastProofAt, CreatedAt: h.CreatedAt.UTC(),
+		Generation: h.Generation, Revision: h.Revision, LastSeenAt: r.LastProofAt,
+		Runtime: h.Runtime, BelowFloor: h.BelowFloor, Condition: h.Condition, ConditionCause: h.ConditionCause,
+		Reach: Reach{
+			Address: h.ReachAddress, SSHPort: int(h.ReachSshPort), SSHHostKey: h.ReachSshHostKey,
+			FirstPort: int(h.ReachFirstPort), LastPort: int(h.ReachLastPort),
+		},
+		CreatedAt: h.CreatedAt.UTC(),
 	}, nil
 }
 
@@ -261,6 +292,24 @@ func (t *SystemTx) GPUs(ctx context.Context, of id.Host, after GPUKeyset, size i
 	return mapRows(rows, gpuOf)
 }
 
+// GPU reads one. Locked takes it for the rest of the transaction. It fails with
+// resource.not_found.
+func (t *SystemTx) GPU(ctx context.Context, g id.GPU, lock Lock) (GPU, error) {
+	if lock {
+		if _, err := t.q.LockGPU(ctx, t.raw, uuid.UUID(g)); err != nil {
+			return GPU{}, mapError(err)
+		}
+	}
+	rows, err := t.q.ListGPUs(ctx, t.raw, db.ListGPUsParams{GpuID: nullable(g), Size: 1})
+	if err != nil {
+		return GPU{}, mapError(err)
+	}
+	if len(rows) == 0 {
+		return GPU{}, NotFound()
+	}
+	return gpuOf(rows[0])
+}
+
 func gpuOf(r db.ListGPUsRow) (GPU, error) {
 	g := r.Gpu
 	mode, err := gpu.ParseMode(g.ModeObserved)
@@ -277,8 +326,11 @@ func gpuOf(r db.ListGPUsRow) (GPU, error) {
 	}
 	return GPU{
 		ID: id.GPU(g.ID), Host: id.Host(g.HostID), Index: int(g.Ordinal), UUID: g.Uuid, PCI: g.Pci,
-		Model: g.Model, Name: g.Name, Mode: mode, ModeDesired: desired, ModeState: g.ModeState, Health: g.Health,
+		Model: g.Model, Name: g.Name, Mode: mode, ModeDesired: desired, ModeState: g.ModeState, ModeProblem: g.ModeProblem,
+		Cordoned: g.Cordoned, Health: g.Health, HealthCause: g.HealthCause, HealthDetail: g.HealthDetail, HealthSince: g.HealthSince.UTC(),
+
 		Memory: units.MiB(g.MemoryMib), SMs: int(g.SmCount), UnitsTotal: int(g.Units), UnitsClaimed: int(r.UnitsClaimed),
 		Organization: bound, Simulated: g.Simulated, Present: g.Present,
+		Generation: g.Generation, ModeChange: orZero[id.Operation](r.ModeChange),
 	}, nil
 }

@@ -46,6 +46,10 @@ type NewInstance struct {
 	Command     []string
 	Env         []EnvVar
 	EnvSealed   []byte // nil without secrets
+	SSHKeys     []string
+	Ports       []Port
+	Shm         units.MiB        // 0: half of the memory
+	Login       id.RegistryLogin // zero: whichever matches the image's registry
 	Labels      map[string]string
 	ClientToken string // "": none
 	Recovery    string
@@ -63,6 +67,11 @@ func (t *OrgTx) InsertInstance(ctx context.Context, n NewInstance) (Instance, er
 	n.Env, n.Command = append([]EnvVar{}, n.Env...), append([]string{}, n.Command...)
 	if n.Labels == nil {
 		n.Labels = map[string]string{}
+	}
+	n.SSHKeys, n.Ports = append([]string{}, n.SSHKeys...), append([]Port{}, n.Ports...)
+	ports, err := json.Marshal(n.Ports)
+	if err != nil {
+		return Instance{}, fmt.Errorf("write the ports: %w", err)
 	}
 	env, err := json.Marshal(n.Env)
 	if err != nil {
@@ -83,6 +92,7 @@ func (t *OrgTx) InsertInstance(ctx context.Context, n NewInstance) (Instance, er
 		OrgID: uuid.UUID(t.org), InstanceID: uuid.UUID(n.ID), ProjectID: uuid.UUID(n.Project), Name: n.Name,
 		OfferID: n.Offer.ID, SkuID: n.Offer.SKU.ID, PoolID: n.Offer.Pool, Gpus: int32(n.Offer.SKU.Shape.Count),
 		Image: n.Image, Command: n.Command, Env: env, EnvSealed: n.EnvSealed, Labels: labels,
+		SshKeys: n.SSHKeys, Ports: ports, ShmMib: int64(n.Shm), RegistryLoginID: nullable(n.Login),
 		ClientToken: textOrNull(n.ClientToken), Recovery: n.Recovery,
 		OperationID: nullable(n.Operation), RequestID: n.RequestID, DeadlineAt: &n.DeadlineAt,
 		PriceBookID: nullable(n.Offer.Book), PriceVersionID: nullable(n.Offer.Version),
@@ -101,6 +111,7 @@ func (n NewInstance) accepted(at time.Time) Instance {
 	return Instance{
 		ID: n.ID, Project: n.Project, Name: n.Name, Offer: n.Offer.ID, Pool: n.Offer.Pool, SKU: n.Offer.SKU,
 		Image: n.Image, Command: n.Command, Env: n.Env, Labels: n.Labels, ClientToken: n.ClientToken, Recovery: n.Recovery,
+		SSHKeys: n.SSHKeys, Ports: n.Ports, Shm: n.Shm, Login: n.Login,
 		Desired: instance.WantRunning, Status: instance.Queued, Generation: 1, Revision: 1,
 		Operation: Operation{ID: n.Operation, Kind: "instance.create", Status: OperationQueued},
 		Price:     *n.Offer.Price, Simulated: n.Simulated, CreatedAt: at, At: at,
@@ -118,6 +129,10 @@ type Instance struct {
 	Image       string
 	Command     []string
 	Env         []EnvVar
+	SSHKeys     []string
+	Ports       []Port
+	Shm         units.MiB        // 0: half of the memory
+	Login       id.RegistryLogin // zero: whichever matches the image's registry
 	Labels      map[string]string
 	ClientToken string
 	Recovery    string
@@ -179,6 +194,7 @@ func instanceOf(r db.InstanceRowsRow) (Instance, error) {
 	out := Instance{
 		ID: id.Instance(i.ID), Project: id.Project(i.ProjectID), Name: i.Name, Offer: i.OfferID, Pool: i.PoolID, SKU: k,
 		Image: i.Image, Command: i.Command, Recovery: i.Recovery,
+		SSHKeys: i.SshKeys, Shm: units.MiB(i.ShmMib), Login: orZero[id.RegistryLogin](i.RegistryLoginID),
 		Desired: instance.Desired(i.Desired), Status: instance.Status(i.Status),
 		Failure:    instance.Problem{Code: i.StatusCode, Detail: i.StatusDetail},
 		Generation: i.Generation, Revision: i.Revision, Simulated: i.Simulated,
@@ -190,6 +206,9 @@ func instanceOf(r db.InstanceRowsRow) (Instance, error) {
 	}
 	if err := json.Unmarshal(i.Env, &out.Env); err != nil {
 		return Instance{}, fmt.Errorf("read the environment of %s: %w", out.ID, err)
+	}
+	if err := json.Unmarshal(i.Ports, &out.Ports); err != nil {
+		return Instance{}, fmt.Errorf("read the ports of %s: %w", out.ID, err)
 	}
 	if err := json.Unmarshal(i.Labels, &out.Labels); err != nil {
 		return Instance{}, fmt.Errorf("read the labels of %s: %w", out.ID, err)

@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -50,6 +52,8 @@ type ObservedSlice struct {
 	Memory     units.MiB
 	SMs        int
 	Reason     instance.Problem
+	Progress   string
+	Credited   bool
 }
 
 // RecordSlice writes a reported slice unless a newer report of it is there; fresh
@@ -60,7 +64,7 @@ func (t *SystemTx) RecordSlice(ctx context.Context, s Session, sequence uint64, 
 		State: o.State, RunState: string(o.RunState), GpuUuid: o.Slot.GPU, GpuMode: o.Slot.Mode.String(),
 		Profile: o.Slot.Name, StartUnit: int32(o.Slot.Start), SizeUnits: int32(o.Slot.Size), DeviceUuid: o.Device,
 		MemoryMib: int64(o.Memory), SmCount: int32(o.SMs), ReasonCode: o.Reason.Code, ReasonDetail: o.Reason.Detail,
-		Session: s.Number, Sequence: int64(sequence),
+		Credited: o.Credited, Progress: o.Progress, Session: s.Number, Sequence: int64(sequence),
 	})
 	if isNoRows(err) {
 		return false, nil
@@ -77,10 +81,14 @@ func (t *SystemTx) ForgetSlice(ctx context.Context, h id.Host, asg id.Assignment
 
 // SettleFullReport ends a complete report: rows that it did not name are dropped
 // where nothing is held for them, and become unknown otherwise. It returns the
-// assignments that became unknown.
+// assignments that became unknown, or are missing in another boot than before.
 func (t *SystemTx) SettleFullReport(ctx context.Context, s Session, sequence uint64, applied int64) ([]id.Assignment, error) {
+	boot, err := t.q.SessionBoot(ctx, t.raw, uuid.UUID(s.Host), s.Number)
+	if err != nil {
+		return nil, mapError(err)
+	}
 	rows, err := t.q.SettleFullReport(ctx, t.raw, db.SettleFullReportParams{
-		HostID: uuid.UUID(s.Host), Session: s.Number, Sequence: int64(sequence),
+		HostID: uuid.UUID(s.Host), Session: s.Number, Sequence: int64(sequence), BootID: boot,
 	})
 	if err != nil {
 		return nil, mapError(err)
@@ -91,6 +99,33 @@ func (t *SystemTx) SettleFullReport(ctx context.Context, s Session, sequence uin
 	}
 	return missing, mapError(t.q.NoteApplied(ctx, t.raw, db.NoteAppliedParams{
 		HostID: uuid.UUID(s.Host), Session: s.Number, AppliedVersion: applied,
+	}))
+}
+
+// Absent lists the runs that may be taken to be gone: complete reports of the
+// host's present boot have not named them for thirty seconds. One call ends at most
+// two, or a tenth of what the host holds; held back is how many more there are.
+func (t *SystemTx) Absent(ctx context.Context, s Session) (gone []id.Assignment, heldBack int, err error) {
+	boot, err := t.q.SessionBoot(ctx, t.raw, uuid.UUID(s.Host), s.Number)
+	if err != nil {
+		return nil, 0, mapError(err)
+	}
+	rows, err := t.q.AbsentAssignments(ctx, t.raw, uuid.UUID(s.Host), boot)
+	if err != nil {
+		return nil, 0, mapError(err)
+	}
+	for _, r := range rows {
+		gone = append(gone, id.Assignment(r))
+	}
+	all, err := t.q.CountAbsent(ctx, t.raw, uuid.UUID(s.Host))
+	return gone, int(all) - len(gone), mapError(err)
+}
+
+// MarkAbsent notes that the run of an assignment is not on its host any more.
+func (t *SystemTx) MarkAbsent(ctx context.Context, h id.Host, asg id.Assignment, why instance.Problem) error {
+	u := uuid.UUID(asg)
+	return mapError(t.q.MarkAbsent(ctx, t.raw, db.MarkAbsentParams{
+		HostID: uuid.UUID(h), AssignmentID: &u, ReasonCode: why.Code, ReasonDetail: why.Detail,
 	}))
 }
 
@@ -184,6 +219,13 @@ type HostOrder struct {
 	Command    []string
 	VCPU       int
 	RAM        units.MiB
+	Org        id.Org
+	Name       string
+	Env        []EnvVar // secrets without their values
+	SSHKeys    []string
+	Shm        units.MiB
+	Ports      []LeasedPort
+	HasSecrets bool // a sealed environment, or a login of the organization
 }
 
 // HostOrders lists them, by id.
@@ -192,6 +234,10 @@ func (t *SystemTx) HostOrders(ctx context.Context, h id.Host) ([]HostOrder, erro
 	if err != nil {
 		return nil, mapError(err)
 	}
+	ports, err := t.leasedPorts(ctx, h)
+	if err != nil {
+		return nil, err
+	}
 	var out []HostOrder
 	for _, r := range rows {
 		mode, err := gpu.ParseMode(r.GpuMode)
@@ -199,7 +245,13 @@ func (t *SystemTx) HostOrders(ctx context.Context, h id.Host) ([]HostOrder, erro
 			return nil, fault.From(err)
 		}
 		if n := len(out); n == 0 || out[n-1].Assignment != id.Assignment(r.AssignmentID) {
+			var env []EnvVar
+			if err := json.Unmarshal(r.Env, &env); err != nil {
+				return nil, fmt.Errorf("read the environment of %s: %w", id.Instance(r.InstanceID), err)
+			}
 			out = append(out, HostOrder{
+				Org: id.Org(r.OrgID), Name: r.Name, Env: env, SSHKeys: r.SshKeys, Shm: units.MiB(r.ShmMib),
+				Ports: ports[id.Assignment(r.AssignmentID)], HasSecrets: r.HasSecrets,
 				Assignment: id.Assignment(r.AssignmentID), Fence: r.Fence, Instance: id.Instance(r.InstanceID), Run: int(r.Run),
 				Image: r.Image, Command: r.Command, VCPU: int(r.Vcpu), RAM: units.MiB(r.RamMib),
 			})
@@ -208,6 +260,21 @@ func (t *SystemTx) HostOrders(ctx context.Context, h id.Host) ([]HostOrder, erro
 		o.Slots = append(o.Slots, gpu.Slot{
 			GPU: r.GpuUuid, Mode: mode, Profile: int(r.ProfileID), Name: r.Profile,
 			Start: int(r.StartUnit), Size: int(r.SizeUnits), Compute: int(r.Compute),
+		})
+	}
+	return out, nil
+}
+
+// leasedPorts reads the published ports of a host's assignments.
+func (t *SystemTx) leasedPorts(ctx context.Context, h id.Host) (map[id.Assignment][]LeasedPort, error) {
+	rows, err := t.q.DesiredPorts(ctx, t.raw, uuid.UUID(h))
+	if err != nil {
+		return nil, mapError(err)
+	}
+	out := map[id.Assignment][]LeasedPort{}
+	for _, r := range rows {
+		out[id.Assignment(r.AssignmentID)] = append(out[id.Assignment(r.AssignmentID)], LeasedPort{
+			Port: Port{Port: int(r.ContainerPort), Protocol: r.Protocol}, Host: int(r.Port),
 		})
 	}
 	return out, nil

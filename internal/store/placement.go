@@ -19,6 +19,7 @@ import (
 type Shape struct {
 	Request placement.Request
 	Tenancy placement.Tenancy
+	Ports   []Port // to publish
 }
 
 // LoadShape returns the placement request of an instance.
@@ -40,7 +41,7 @@ func (t *SystemTx) LoadShape(ctx context.Context, r InstanceRow, attempt int) (S
 		seed = seed<<8 | uint64(b)
 	}
 	return Shape{
-		Tenancy: placement.Tenancy(row.Tenancy),
+		Tenancy: placement.Tenancy(row.Tenancy), Ports: r.Ports,
 		Request: placement.Request{
 			Org: r.Org, Model: row.GpuModel, Want: want, Count: int(row.GpuCount),
 			VCPU: int(row.Vcpu), RAM: units.MiB(row.RamMib), Excluded: r.Excluded, Seed: seed + uint64(attempt),
@@ -51,17 +52,19 @@ func (t *SystemTx) LoadShape(ctx context.Context, r InstanceRow, attempt int) (S
 // Snapshot reads what a planner may choose from: the hosts of the instance's pool
 // with their present GPUs of the model.
 func (t *SystemTx) Snapshot(ctx context.Context, r InstanceRow, s Shape) (placement.Snapshot, error) {
-	return t.snapshot(ctx, r.Cell, r.Pool, s.Tenancy, s.Request.Model)
+	return t.snapshot(ctx, r.Cell, r.Pool, s)
 }
 
 // snapshot reads a pool; an empty model means the GPUs of all models.
-func (t *SystemTx) snapshot(ctx context.Context, cell, pool string, tenancy placement.Tenancy, model string) (placement.Snapshot, error) {
-	out := placement.Snapshot{Tenancy: tenancy}
-	hosts, err := t.q.PlacementHosts(ctx, t.raw, cell, pool)
+func (t *SystemTx) snapshot(ctx context.Context, cell, pool string, s Shape) (placement.Snapshot, error) {
+	out := placement.Snapshot{Tenancy: s.Tenancy}
+	hosts, err := t.q.PlacementHosts(ctx, t.raw, db.PlacementHostsParams{
+		CellID: cell, PoolID: pool, OrgID: uuid.UUID(s.Request.Org), Ports: len(s.Ports) > 0,
+	})
 	if err != nil {
 		return out, mapError(err)
 	}
-	gpus, err := t.q.PlacementGPUs(ctx, t.raw, db.PlacementGPUsParams{CellID: cell, PoolID: pool, Model: model})
+	gpus, err := t.q.PlacementGPUs(ctx, t.raw, db.PlacementGPUsParams{CellID: cell, PoolID: pool, Model: s.Request.Model})
 	if err != nil {
 		return out, mapError(err)
 	}
@@ -71,7 +74,8 @@ func (t *SystemTx) snapshot(ctx context.Context, cell, pool string, tenancy plac
 	}
 	for _, h := range hosts {
 		out.Hosts = append(out.Hosts, placement.Host{
-			ID: id.Host(h.ID), State: host.State(h.State), Liveness: host.Liveness(h.Liveness),
+			ID: id.Host(h.ID), Liveness: host.Liveness(h.Liveness),
+			State:        takesWork(h.State, h.Condition, h.HoldsOthers || int(h.PortsFree) < len(s.Ports)),
 			Organization: orgOrNone(h.BoundOrgID),
 			VCPU:         int(h.Vcpu), VCPUUsed: int(h.VcpuUsed),
 			RAM: units.MiB(h.RamMib), RAMUsed: units.MiB(h.RamMibUsed),
@@ -79,6 +83,16 @@ func (t *SystemTx) snapshot(ctx context.Context, cell, pool string, tenancy plac
 		})
 	}
 	return out, nil
+}
+
+// takesWork is the state that a planner sees: a host that asked to be left alone, or
+// that may not take this request for another reason, is as good as cordoned. A host
+// below a floor keeps to the organization that it holds.
+func takesWork(state, condition string, barred bool) host.State {
+	if host.State(state) == host.Ready && (condition != "" || barred) {
+		return host.Cordoned
+	}
+	return host.State(state)
 }
 
 // LockHost locks a host and its GPUs of the model, in this order, and returns what
@@ -95,9 +109,14 @@ func (t *SystemTx) LockHost(ctx context.Context, r InstanceRow, s Shape, h id.Ho
 	if err != nil {
 		return out, mapError(err)
 	}
-	row := gpus[0]
+	row, others := gpus[0], false
+	if row.BelowFloor {
+		if others, err = t.q.HoldsOthers(ctx, t.raw, uuid.UUID(h), uuid.UUID(s.Request.Org)); err != nil {
+			return out, mapError(err)
+		}
+	}
 	locked := placement.Host{
-		ID: h, State: host.State(row.State), Liveness: host.Liveness(row.Liveness),
+		ID: h, State: takesWork(row.State, row.Condition, others), Liveness: host.Liveness(row.Liveness),
 		VCPU: int(row.Vcpu), VCPUUsed: int(row.VcpuUsed), RAM: units.MiB(row.RamMib), RAMUsed: units.MiB(row.RamMibUsed),
 	}
 	slots := map[uuid.UUID][]db.PlacementSlotsRow{}

@@ -38,6 +38,7 @@ type InstanceRow struct {
 	Pool     string
 	Offer    string
 	Recovery string
+	Ports    []Port // to publish
 
 	Status     instance.Status // as stored; SaveStatus derives the new one
 	Excluded   []id.Host       // hosts that this request has given up on
@@ -47,8 +48,9 @@ type InstanceRow struct {
 	Operation  id.Operation    // of the current request
 	Revision   int64
 
-	sku    uuid.UUID
-	loaded []byte
+	sku         uuid.UUID
+	interrupted bool // an interruption is open
+	loaded      []byte
 }
 
 // LoadView reads an instance with its assignments and what was reported of them.
@@ -96,7 +98,8 @@ func (t *tx) loadRow(ctx context.Context, inst id.Instance, lock Lock) (instance
 	v := instance.View{
 		Desired: instance.Desired(row.Desired), Run: int(row.Run),
 		Generation: row.Generation, Converged: row.ConvergedGeneration,
-		Attempts: int(row.Attempts), EverRan: row.EverRan,
+		Attempts: int(row.Attempts), EverRan: row.EverRan, Recovering: row.Recovering,
+		Recovery: instance.Recovery(row.Recovery),
 		Failure:  instance.Problem{Code: row.StatusCode, Detail: row.StatusDetail},
 		IntentAt: row.IntentReal.UTC(), QuotaHeld: row.QuotaHeld,
 	}
@@ -105,6 +108,10 @@ func (t *tx) loadRow(ctx context.Context, inst id.Instance, lock Lock) (instance
 		Name: row.Name, Cell: row.CellID, Pool: row.PoolID, Offer: row.OfferID, Recovery: row.Recovery,
 		Status: instance.Status(row.Status), NextWakeAt: row.NextWakeAt, DeadlineAt: row.DeadlineAt,
 		StartedAt: row.StartedAt, Revision: row.Revision, sku: row.SkuID,
+		interrupted: row.Interrupted,
+	}
+	if err := json.Unmarshal(row.Ports, &r.Ports); err != nil {
+		return instance.View{}, InstanceRow{}, fmt.Errorf("read the ports of %s: %w", inst, err)
 	}
 	for _, h := range row.ExcludedHosts {
 		r.Excluded = append(r.Excluded, id.Host(h))
@@ -128,7 +135,11 @@ func (t *tx) loadAssignments(ctx context.Context, v instance.View, r InstanceRow
 			Seen:        instance.RunState(a.RunState),
 			Reason:      instance.Problem{Code: a.ReasonCode, Detail: a.ReasonDetail},
 			HostUnknown: host.Liveness(a.Liveness) == host.Unknown,
+			Credited:    a.Credited, Progress: a.Progress,
 		})
+		if a.ProgressAt != nil {
+			v.Assignments[len(v.Assignments)-1].ProgressAt = a.ProgressAt.UTC()
+		}
 	}
 	return v, r, nil
 }
@@ -136,7 +147,7 @@ func (t *tx) loadAssignments(ctx context.Context, v instance.View, r InstanceRow
 // fingerprint is everything that SaveStatus would write, to save a write of nothing.
 func fingerprint(r InstanceRow, v instance.View, s instance.Status) []byte {
 	text, err := json.Marshal([]any{
-		v.Desired, v.Run, v.Generation, v.Converged, v.Attempts, v.EverRan, v.Failure, s,
+		v.Desired, v.Run, v.Generation, v.Converged, v.Attempts, v.EverRan, v.Recovering, v.Failure, s,
 		r.Excluded, r.NextWakeAt, r.DeadlineAt, r.StartedAt, r.Operation,
 	})
 	if err != nil {
@@ -154,6 +165,7 @@ func fingerprint(r InstanceRow, v instance.View, s instance.Status) []byte {
 func (t *tx) SaveStatus(ctx context.Context, r *InstanceRow, v instance.View) (instance.Status, error) {
 	status := instance.Derive(v)
 	v.EverRan = v.EverRan || status == instance.Running
+	v.Recovering = v.Recovering && v.Desired == instance.WantRunning
 	now := fingerprint(*r, v, status)
 	if string(now) == string(r.loaded) {
 		return status, nil
@@ -161,7 +173,7 @@ func (t *tx) SaveStatus(ctx context.Context, r *InstanceRow, v instance.View) (i
 	p := db.SaveInstanceParams{
 		OrgID: uuid.UUID(r.Org), InstanceID: uuid.UUID(r.ID), Revision: r.Revision,
 		Desired: string(v.Desired), Run: int32(v.Run), Generation: v.Generation,
-		ConvergedGeneration: v.Converged, Attempts: int32(v.Attempts), ExcludedHosts: []uuid.UUID{},
+		ConvergedGeneration: v.Converged, Attempts: int32(v.Attempts), Recovering: v.Recovering, ExcludedHosts: []uuid.UUID{},
 		NextWakeAt: r.NextWakeAt, DeadlineAt: r.DeadlineAt, StartedAt: r.StartedAt,
 		Status: string(status), StatusCode: v.Failure.Code, StatusDetail: v.Failure.Detail, EverRan: v.EverRan,
 	}
@@ -178,6 +190,12 @@ func (t *tx) SaveStatus(ctx context.Context, r *InstanceRow, v instance.View) (i
 	}
 	if n != 1 {
 		return status, unavailable(fmt.Errorf("instance %s was written by somebody else", r.ID))
+	}
+	if r.interrupted && (status == instance.Running || v.Desired != instance.WantRunning) {
+		if err := t.q.CloseInterruption(ctx, t.raw, uuid.UUID(r.Org), uuid.UUID(r.ID)); err != nil {
+			return status, mapError(err)
+		}
+		r.interrupted = false
 	}
 	before := r.Status
 	r.Status, r.Revision, r.loaded = status, r.Revision+1, now
@@ -270,6 +288,7 @@ func (t *SystemTx) ReleaseQuota(ctx context.Context, r InstanceRow) error {
 const (
 	OutboxInstance = "instance"
 	OutboxHost     = "host"
+	OutboxGPU      = "gpu"
 )
 
 // AppendOutbox asks for a wake-up of the workflow of one resource, and shortens

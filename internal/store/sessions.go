@@ -160,7 +160,11 @@ type ReportedGPU struct {
 	Device        gpu.Device
 	Ordinal       int
 	Mode, Desired gpu.Mode
+	ModeState     string // settled, draining, switching, verifying, failed
+	ModeProblem   string
 	Health        string
+	HealthCause   string // "" on a healthy GPU
+	HealthDetail  string
 }
 
 // ReportedHost is a complete inventory.
@@ -170,15 +174,53 @@ type ReportedHost struct {
 	Simulated     bool
 	DriverVersion string
 	GPUs          []ReportedGPU
+	Runtime       string
+	Reach         Reach
+	BelowFloor    []string
+	Condition     string // "", cordon or failed
+	Cause         string // of the condition
+}
+
+// Reach is where tenants reach a host; "" and 0 where they cannot.
+type Reach struct {
+	Address             string
+	SSHPort             int
+	SSHHostKey          string
+	FirstPort, LastPort int
+}
+
+// GPUChange is a GPU whose health is another than it was.
+type GPUChange struct {
+	ID                        id.GPU
+	UUID, Was, Health, Reason string
+	Detail                    string
+}
+
+// InventoryChange is what a complete inventory changed.
+type InventoryChange struct {
+	SetChanged bool // another set of GPUs than the one seen before
+	Condition  bool // the host's condition or floors differ
+	GPUs       []GPUChange
+	Cell       string
 }
 
 // RecordInventory writes a complete inventory: the host's sizes and its GPUs; a
-// GPU that is not in it is marked absent. It reports whether the set of GPUs is
-// another than the one seen before. It locks the host.
-func (t *SystemTx) RecordInventory(ctx context.Context, h id.Host, in ReportedHost) (setChanged bool, err error) {
+// GPU that is not in it is marked absent. It locks the host and its GPUs.
+func (t *SystemTx) RecordInventory(ctx context.Context, h id.Host, in ReportedHost) (InventoryChange, error) {
 	before, err := t.q.HostGPUSet(ctx, t.raw, uuid.UUID(h))
 	if err != nil {
-		return false, mapError(err)
+		return InventoryChange{}, mapError(err)
+	}
+	known, err := t.q.GPUStandings(ctx, t.raw, uuid.UUID(h))
+	if err != nil {
+		return InventoryChange{}, mapError(err)
+	}
+	if in.BelowFloor == nil {
+		in.BelowFloor = []string{}
+	}
+	out := InventoryChange{
+		Cell: before.CellID, GPUs: healthChanges(known, in.GPUs),
+		Condition: before.Condition != in.Condition || !slices.Equal(before.BelowFloor, in.BelowFloor),
 	}
 	uuids := []string{}
 	for _, g := range in.GPUs {
@@ -192,20 +234,54 @@ func (t *SystemTx) RecordInventory(ctx context.Context, h id.Host, in ReportedHo
 	hash := set.Sum(nil)
 	_, err = t.q.RecordHostInventory(ctx, t.raw, db.RecordHostInventoryParams{
 		HostID: uuid.UUID(h), Vcpu: int32(in.VCPU), RamMib: int64(in.RAM), Simulated: in.Simulated,
-		DriverVersion: in.DriverVersion, GpuSetHash: hash,
+		DriverVersion: in.DriverVersion, GpuSetHash: hash, Runtime: in.Runtime, BelowFloor: in.BelowFloor,
+		Condition: in.Condition, ConditionCause: in.Cause, ReachAddress: in.Reach.Address,
+		ReachSshPort: int32(in.Reach.SSHPort), ReachSshHostKey: in.Reach.SSHHostKey,
+		ReachFirstPort: int32(in.Reach.FirstPort), ReachLastPort: int32(in.Reach.LastPort),
 	})
 	if err != nil {
-		return false, mapError(err)
+		return InventoryChange{}, mapError(err)
 	}
 	for _, g := range in.GPUs {
 		if err := t.upsertGPU(ctx, h, before.CellID, in.Simulated, g); err != nil {
-			return false, err
+			return InventoryChange{}, err
 		}
 	}
 	if err := t.q.HideOtherGPUs(ctx, t.raw, uuid.UUID(h), uuids); err != nil {
-		return false, mapError(err)
+		return InventoryChange{}, mapError(err)
 	}
-	return before.GpuSetHash != nil && !slices.Equal(before.GpuSetHash, hash), nil
+	out.SetChanged = before.GpuSetHash != nil && !slices.Equal(before.GpuSetHash, hash)
+	return out, nil
+}
+
+// KnownGPUs is how many GPUs of a host are there as far as is known.
+func (t *SystemTx) KnownGPUs(ctx context.Context, h id.Host) (int, error) {
+	rows, err := t.q.GPUStandings(ctx, t.raw, uuid.UUID(h))
+	n := 0
+	for _, r := range rows {
+		if r.Present {
+			n++
+		}
+	}
+	return n, mapError(err)
+}
+
+// healthChanges compares what is reported with what is known; a GPU that is new
+// and healthy is no change.
+func healthChanges(known []db.GPUStandingsRow, reported []ReportedGPU) []GPUChange {
+	var out []GPUChange
+	for _, g := range reported {
+		c := GPUChange{UUID: g.Device.UUID, Was: "healthy", Health: g.Health, Reason: g.HealthCause, Detail: g.HealthDetail}
+		for _, k := range known {
+			if k.Uuid == c.UUID {
+				c.ID, c.Was = id.GPU(k.ID), k.Health
+			}
+		}
+		if c.Was != c.Health && !c.ID.IsZero() {
+			out = append(out, c)
+		}
+	}
+	return out
 }
 
 func (t *SystemTx) upsertGPU(ctx context.Context, h id.Host, cell string, simulated bool, g ReportedGPU) error {
@@ -225,7 +301,8 @@ func (t *SystemTx) upsertGPU(ctx context.Context, h id.Host, cell string, simula
 		GpuID: uuid.UUID(id.New[id.GPU]()), HostID: uuid.UUID(h), CellID: cell, Uuid: d.UUID, Pci: d.PCI,
 		Ordinal: int32(g.Ordinal), Model: d.Model, Name: d.Name, MemoryMib: int64(d.Memory), SmCount: int32(d.SMs),
 		Units: int32(d.Units(g.Mode)), InventoryHash: hash, ModeDesired: desired.String(), ModeObserved: g.Mode.String(),
-		Health: g.Health, Simulated: simulated,
+		ModeState: g.ModeState, ModeProblem: g.ModeProblem,
+		Health: g.Health, HealthCause: g.HealthCause, HealthDetail: g.HealthDetail, Simulated: simulated,
 	}))
 }
 

@@ -19,9 +19,9 @@ import (
 // here nor carries org_id under forced row-level security fails the build.
 var shared = []string{
 	"business_clock", "cells", "gpu_inventories", "gpus", "goose_db_version", "host_desired", "host_liveness",
-	"host_sessions", "hosts", "installations", "invoice_numbers", "invoice_runs", "join_tokens", "liveness_writers",
-	"observed_slices", "offers", "operator_keys", "outbox", "placement_changes", "pools", "price_books",
-	"price_versions", "prices", "regions", "skus",
+	"host_sessions", "host_spools", "hosts", "installations", "invoice_numbers", "invoice_runs", "join_tokens", "liveness_writers",
+	"mode_changes", "observed_slices", "offers", "operator_keys", "outbox", "placement_changes", "pools", "price_books",
+	"price_versions", "prices", "regions", "skus", "ssh_authorities",
 }
 
 // readable lists the shared tables that a tenant's transaction may read: the
@@ -129,11 +129,14 @@ var changeable = map[string][]string{
 	"idempotency_keys": {"body", "headers", "status"},
 	"instances": {
 		"attempts", "converged_generation", "deadline_at", "deleted_at", "desired", "ever_ran", "excluded_hosts", "generation",
-		"intent_at", "next_wake_at", "operation_id", "revision", "run", "started_at", "status", "status_code", "status_detail",
+		"intent_at", "next_wake_at", "operation_id", "recovering", "revision", "run", "ssh_keys", "started_at", "status",
+		"status_code", "status_detail",
 	},
-	"operations":     {"finished_at", "percent", "problem", "revision", "status", "step", "superseded_by"},
-	"quota_usage":    {"org_id"},
-	"usage_segments": {"close_reason", "during", "fault_party", "revision"},
+	"interruptions":   {"to_at"},
+	"operations":      {"finished_at", "percent", "problem", "revision", "status", "step", "superseded_by"},
+	"quota_usage":     {"org_id"},
+	"registry_logins": {"generation", "password_sealed", "revision", "updated_at", "username"},
+	"usage_segments":  {"close_reason", "during", "fault_party", "revision"},
 }
 
 func TestTenantRoleChangesNoPriceCounterOrRight(t *testing.T) {

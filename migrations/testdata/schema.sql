@@ -333,7 +333,13 @@ CREATE TABLE public.gpus (
     mode_desired text NOT NULL,
     mode_observed text NOT NULL,
     mode_state text DEFAULT 'settled'::text NOT NULL,
+    mode_problem text DEFAULT ''::text NOT NULL,
+    cordoned boolean DEFAULT false NOT NULL,
+    mode_epoch bigint DEFAULT 0 NOT NULL,
     health text DEFAULT 'healthy'::text NOT NULL,
+    health_cause text DEFAULT ''::text NOT NULL,
+    health_detail text DEFAULT ''::text NOT NULL,
+    health_since timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     simulated boolean DEFAULT false NOT NULL,
     present boolean DEFAULT true NOT NULL,
     generation bigint DEFAULT 1 NOT NULL,
@@ -376,6 +382,21 @@ CREATE TABLE public.host_liveness (
     uptime_ms bigint DEFAULT 0 NOT NULL
 );
 
+CREATE TABLE public.host_ports (
+    host_id uuid NOT NULL,
+    port integer NOT NULL,
+    protocol text NOT NULL,
+    org_id uuid NOT NULL,
+    claim_id uuid NOT NULL,
+    assignment_id uuid NOT NULL,
+    container_port integer NOT NULL,
+    CONSTRAINT host_ports_container_port CHECK (((container_port >= 1) AND (container_port <= 65535))),
+    CONSTRAINT host_ports_port CHECK (((port >= 1) AND (port <= 65535))),
+    CONSTRAINT host_ports_protocol CHECK ((protocol = ANY (ARRAY['tcp'::text, 'udp'::text])))
+);
+
+ALTER TABLE ONLY public.host_ports FORCE ROW LEVEL SECURITY;
+
 CREATE TABLE public.host_sessions (
     host_id uuid NOT NULL,
     session bigint DEFAULT 0 NOT NULL,
@@ -386,6 +407,12 @@ CREATE TABLE public.host_sessions (
     started_at timestamp with time zone,
     applied_version bigint DEFAULT 0 NOT NULL,
     timeline bigint DEFAULT 0 NOT NULL
+);
+
+CREATE TABLE public.host_spools (
+    host_id uuid NOT NULL,
+    taken bigint DEFAULT 0 NOT NULL,
+    taken_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
 
 CREATE TABLE public.hosts (
@@ -418,9 +445,21 @@ CREATE TABLE public.hosts (
     join_token_id uuid,
     approved_by text DEFAULT ''::text NOT NULL,
     inventory_at timestamp with time zone,
+    runtime text DEFAULT ''::text NOT NULL,
+    below_floor text[] DEFAULT '{}'::text[] NOT NULL,
+    condition text DEFAULT ''::text NOT NULL,
+    condition_cause text DEFAULT ''::text NOT NULL,
+    reach_address text DEFAULT ''::text NOT NULL,
+    reach_ssh_port integer DEFAULT 0 NOT NULL,
+    reach_ssh_host_key text DEFAULT ''::text NOT NULL,
+    reach_first_port integer DEFAULT 0 NOT NULL,
+    reach_last_port integer DEFAULT 0 NOT NULL,
     created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT hosts_condition CHECK ((condition = ANY (ARRAY[''::text, 'cordon'::text, 'failed'::text]))),
     CONSTRAINT hosts_liveness CHECK ((liveness = ANY (ARRAY['unproven'::text, 'live'::text, 'suspect'::text, 'unknown'::text]))),
     CONSTRAINT hosts_ram_fits CHECK (((ram_mib_used <= ram_mib) AND (ram_mib_used >= 0))),
+    CONSTRAINT hosts_reach_ports CHECK ((((reach_first_port = 0) AND (reach_last_port = 0)) OR ((reach_first_port >= 1) AND ((reach_last_port >= reach_first_port) AND (reach_last_port <= 65535))))),
+    CONSTRAINT hosts_reach_ssh_port CHECK (((reach_ssh_port >= 0) AND (reach_ssh_port <= 65535))),
     CONSTRAINT hosts_state CHECK ((state = ANY (ARRAY['pending'::text, 'approved'::text, 'validating'::text, 'ready'::text, 'cordoned'::text, 'draining'::text, 'maintenance'::text, 'lost'::text, 'retired'::text]))),
     CONSTRAINT hosts_vcpu_fits CHECK (((vcpu_used <= vcpu) AND (vcpu_used >= 0)))
 );
@@ -461,6 +500,10 @@ CREATE TABLE public.instances (
     command text[] DEFAULT '{}'::text[] NOT NULL,
     env jsonb DEFAULT '[]'::jsonb NOT NULL,
     env_sealed bytea,
+    ssh_keys text[] DEFAULT '{}'::text[] NOT NULL,
+    ports jsonb DEFAULT '[]'::jsonb NOT NULL,
+    shm_mib bigint DEFAULT 0 NOT NULL,
+    registry_login_id uuid,
     labels jsonb DEFAULT '{}'::jsonb NOT NULL,
     client_token text,
     recovery text DEFAULT 'stop'::text NOT NULL,
@@ -470,6 +513,7 @@ CREATE TABLE public.instances (
     converged_generation bigint DEFAULT 0 NOT NULL,
     revision bigint DEFAULT 1 NOT NULL,
     attempts integer DEFAULT 0 NOT NULL,
+    recovering boolean DEFAULT false NOT NULL,
     excluded_hosts uuid[] DEFAULT '{}'::uuid[] NOT NULL,
     next_wake_at timestamp with time zone,
     deadline_at timestamp with time zone,
@@ -491,10 +535,29 @@ CREATE TABLE public.instances (
     CONSTRAINT instances_desired CHECK ((desired = ANY (ARRAY['running'::text, 'stopped'::text, 'deleted'::text]))),
     CONSTRAINT instances_recovery CHECK ((recovery = ANY (ARRAY['restart'::text, 'restart_unfenced'::text, 'stop'::text]))),
     CONSTRAINT instances_run CHECK ((run >= 0)),
+    CONSTRAINT instances_shm CHECK ((shm_mib >= 0)),
     CONSTRAINT instances_status CHECK ((status = ANY (ARRAY['queued'::text, 'placing'::text, 'preparing'::text, 'running'::text, 'stopping'::text, 'stopped'::text, 'resizing'::text, 'interrupted'::text, 'failed'::text, 'deleting'::text, 'deleted'::text])))
 );
 
 ALTER TABLE ONLY public.instances FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.interruptions (
+    org_id uuid NOT NULL,
+    id uuid NOT NULL,
+    instance_id uuid NOT NULL,
+    assignment_id uuid NOT NULL,
+    run integer NOT NULL,
+    host_id uuid NOT NULL,
+    gpu_id uuid,
+    cause text NOT NULL,
+    detail text DEFAULT ''::text NOT NULL,
+    credited boolean NOT NULL,
+    from_at timestamp with time zone NOT NULL,
+    to_at timestamp with time zone,
+    CONSTRAINT interruptions_order CHECK (((to_at IS NULL) OR (to_at >= from_at)))
+);
+
+ALTER TABLE ONLY public.interruptions FORCE ROW LEVEL SECURITY;
 
 CREATE TABLE public.invoice_lines (
     org_id uuid NOT NULL,
@@ -648,6 +711,31 @@ CREATE TABLE public.liveness_writers (
     last_write_at timestamp with time zone NOT NULL
 );
 
+CREATE TABLE public.mode_changes (
+    id uuid NOT NULL,
+    gpu_id uuid NOT NULL,
+    cell_id text NOT NULL,
+    mode_before text NOT NULL,
+    mode text NOT NULL,
+    policy text NOT NULL,
+    drain_by timestamp with time zone,
+    status text DEFAULT 'draining'::text NOT NULL,
+    epoch bigint DEFAULT 0 NOT NULL,
+    cancel_asked boolean DEFAULT false NOT NULL,
+    problem_code text DEFAULT ''::text NOT NULL,
+    problem_detail text DEFAULT ''::text NOT NULL,
+    requested_by text DEFAULT ''::text NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    switched_at timestamp with time zone,
+    finished_at timestamp with time zone,
+    next_wake_at timestamp with time zone,
+    revision bigint DEFAULT 1 NOT NULL,
+    CONSTRAINT mode_changes_deadline CHECK (((policy = 'drain_by'::text) = (drain_by IS NOT NULL))),
+    CONSTRAINT mode_changes_epoch CHECK (((status <> 'switching'::text) OR (epoch > 0))),
+    CONSTRAINT mode_changes_policy CHECK ((policy = ANY (ARRAY['when_empty'::text, 'drain_by'::text]))),
+    CONSTRAINT mode_changes_status CHECK ((status = ANY (ARRAY['draining'::text, 'switching'::text, 'succeeded'::text, 'failed'::text, 'cancelled'::text])))
+);
+
 CREATE TABLE public.observed_slices (
     host_id uuid NOT NULL,
     slice_key text NOT NULL,
@@ -666,6 +754,11 @@ CREATE TABLE public.observed_slices (
     sm_count integer DEFAULT 0 NOT NULL,
     reason_code text DEFAULT ''::text NOT NULL,
     reason_detail text DEFAULT ''::text NOT NULL,
+    credited boolean DEFAULT false NOT NULL,
+    progress text DEFAULT ''::text NOT NULL,
+    progress_at timestamp with time zone,
+    missing_since timestamp with time zone,
+    missing_boot text DEFAULT ''::text NOT NULL,
     session bigint NOT NULL,
     sequence bigint NOT NULL,
     since timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
@@ -871,6 +964,20 @@ CREATE TABLE public.regions (
     created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
 
+CREATE TABLE public.registry_logins (
+    org_id uuid NOT NULL,
+    id uuid NOT NULL,
+    registry text NOT NULL,
+    username text NOT NULL,
+    password_sealed bytea NOT NULL,
+    generation bigint DEFAULT 1 NOT NULL,
+    revision bigint DEFAULT 1 NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    updated_at timestamp with time zone NOT NULL
+);
+
+ALTER TABLE ONLY public.registry_logins FORCE ROW LEVEL SECURITY;
+
 CREATE TABLE public.run_proofs (
     org_id uuid NOT NULL,
     assignment_id uuid NOT NULL,
@@ -910,6 +1017,34 @@ CREATE TABLE public.skus (
     CONSTRAINT skus_mode CHECK ((mode = ANY (ARRAY['whole'::text, 'mig'::text, 'mps'::text, 'timeslice'::text]))),
     CONSTRAINT skus_ram CHECK ((ram_mib > 0)),
     CONSTRAINT skus_vcpu CHECK ((vcpu > 0))
+);
+
+CREATE TABLE public.slice_samples (
+    org_id uuid NOT NULL,
+    instance_id uuid NOT NULL,
+    assignment_id uuid NOT NULL,
+    run integer NOT NULL,
+    host_id uuid NOT NULL,
+    spool_id bigint NOT NULL,
+    ordinal integer NOT NULL,
+    at timestamp with time zone NOT NULL,
+    interval_ms integer NOT NULL,
+    source text NOT NULL,
+    gap text DEFAULT ''::text NOT NULL,
+    readings jsonb DEFAULT '{}'::jsonb NOT NULL,
+    CONSTRAINT slice_samples_interval CHECK ((interval_ms > 0))
+);
+
+ALTER TABLE ONLY public.slice_samples FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.ssh_authorities (
+    id uuid NOT NULL,
+    public_key text NOT NULL,
+    private_sealed bytea NOT NULL,
+    current boolean DEFAULT true NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    retired_at timestamp with time zone,
+    CONSTRAINT ssh_authorities_live CHECK (((NOT current) OR (retired_at IS NULL)))
 );
 
 CREATE TABLE public.usage_segments (
@@ -1021,8 +1156,17 @@ ALTER TABLE ONLY public.host_desired
 ALTER TABLE ONLY public.host_liveness
     ADD CONSTRAINT host_liveness_pkey PRIMARY KEY (host_id);
 
+ALTER TABLE ONLY public.host_ports
+    ADD CONSTRAINT host_ports_once UNIQUE (assignment_id, container_port, protocol);
+
+ALTER TABLE ONLY public.host_ports
+    ADD CONSTRAINT host_ports_pkey PRIMARY KEY (host_id, port, protocol);
+
 ALTER TABLE ONLY public.host_sessions
     ADD CONSTRAINT host_sessions_pkey PRIMARY KEY (host_id);
+
+ALTER TABLE ONLY public.host_spools
+    ADD CONSTRAINT host_spools_pkey PRIMARY KEY (host_id);
 
 ALTER TABLE ONLY public.hosts
     ADD CONSTRAINT hosts_name UNIQUE (name);
@@ -1044,6 +1188,12 @@ ALTER TABLE ONLY public.instances
 
 ALTER TABLE ONLY public.instances
     ADD CONSTRAINT instances_pkey PRIMARY KEY (org_id, id);
+
+ALTER TABLE ONLY public.interruptions
+    ADD CONSTRAINT interruptions_id UNIQUE (id);
+
+ALTER TABLE ONLY public.interruptions
+    ADD CONSTRAINT interruptions_pkey PRIMARY KEY (org_id, id);
 
 ALTER TABLE ONLY public.invoice_lines
     ADD CONSTRAINT invoice_lines_pkey PRIMARY KEY (invoice_id, line_no);
@@ -1089,6 +1239,9 @@ ALTER TABLE ONLY public.line_subjects
 
 ALTER TABLE ONLY public.liveness_writers
     ADD CONSTRAINT liveness_writers_pkey PRIMARY KEY (cell_id);
+
+ALTER TABLE ONLY public.mode_changes
+    ADD CONSTRAINT mode_changes_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY public.observed_slices
     ADD CONSTRAINT observed_slices_pkey PRIMARY KEY (host_id, slice_key);
@@ -1162,6 +1315,15 @@ ALTER TABLE ONLY public.quota_usage
 ALTER TABLE ONLY public.regions
     ADD CONSTRAINT regions_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY public.registry_logins
+    ADD CONSTRAINT registry_logins_id UNIQUE (id);
+
+ALTER TABLE ONLY public.registry_logins
+    ADD CONSTRAINT registry_logins_pkey PRIMARY KEY (org_id, id);
+
+ALTER TABLE ONLY public.registry_logins
+    ADD CONSTRAINT registry_logins_registry UNIQUE (org_id, registry);
+
 ALTER TABLE ONLY public.run_proofs
     ADD CONSTRAINT run_proofs_pkey PRIMARY KEY (org_id, assignment_id);
 
@@ -1173,6 +1335,12 @@ ALTER TABLE ONLY public.skus
 
 ALTER TABLE ONLY public.skus
     ADD CONSTRAINT skus_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.slice_samples
+    ADD CONSTRAINT slice_samples_pkey PRIMARY KEY (host_id, spool_id, ordinal, at);
+
+ALTER TABLE ONLY public.ssh_authorities
+    ADD CONSTRAINT ssh_authorities_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY public.usage_segments
     ADD CONSTRAINT usage_segments_id UNIQUE (id);
@@ -1206,9 +1374,13 @@ CREATE INDEX gpus_by_shape ON public.gpus USING btree (cell_id, model, mode_obse
 
 CREATE INDEX host_desired_by_host ON public.host_desired USING btree (host_id, tx, id);
 
+CREATE INDEX host_ports_by_claim ON public.host_ports USING btree (claim_id);
+
 CREATE INDEX hosts_wake ON public.hosts USING btree (next_wake_at) WHERE (next_wake_at IS NOT NULL);
 
 CREATE INDEX idempotency_keys_age ON public.idempotency_keys USING btree (created_at);
+
+CREATE INDEX instances_by_registry_login ON public.instances USING btree (org_id, registry_login_id) WHERE (registry_login_id IS NOT NULL);
 
 CREATE INDEX instances_list ON public.instances USING btree (org_id, project_id, id DESC);
 
@@ -1218,7 +1390,15 @@ CREATE INDEX instances_unconverged ON public.instances USING btree (id) WHERE (c
 
 CREATE INDEX instances_wake ON public.instances USING btree (next_wake_at) WHERE (next_wake_at IS NOT NULL);
 
+CREATE INDEX interruptions_by_instance ON public.interruptions USING btree (org_id, instance_id, from_at);
+
+CREATE UNIQUE INDEX interruptions_open ON public.interruptions USING btree (instance_id) WHERE (to_at IS NULL);
+
 CREATE UNIQUE INDEX invoices_billed_once ON public.invoices USING btree (org_id, period, close_no) WHERE (live AND (kind = 'usage'::text));
+
+CREATE UNIQUE INDEX mode_changes_open ON public.mode_changes USING btree (gpu_id) WHERE (status = ANY (ARRAY['draining'::text, 'switching'::text]));
+
+CREATE INDEX mode_changes_wake ON public.mode_changes USING btree (next_wake_at) WHERE (next_wake_at IS NOT NULL);
 
 CREATE INDEX observed_slices_assignment ON public.observed_slices USING btree (assignment_id);
 
@@ -1235,6 +1415,12 @@ CREATE INDEX outbox_unsent_key ON public.outbox USING btree (kind, key) WHERE (s
 CREATE UNIQUE INDEX price_books_default ON public.price_books USING btree (currency) WHERE is_default;
 
 CREATE INDEX run_proofs_instance ON public.run_proofs USING btree (org_id, instance_id);
+
+CREATE INDEX slice_samples_age ON public.slice_samples USING btree (at);
+
+CREATE INDEX slice_samples_by_instance ON public.slice_samples USING btree (org_id, instance_id, at);
+
+CREATE UNIQUE INDEX ssh_authorities_current ON public.ssh_authorities USING btree (current) WHERE current;
 
 CREATE UNIQUE INDEX usage_segments_one_open ON public.usage_segments USING btree (subject_id, meter) WHERE upper_inf(during);
 
@@ -1374,8 +1560,20 @@ ALTER TABLE ONLY public.host_desired
 ALTER TABLE ONLY public.host_liveness
     ADD CONSTRAINT host_liveness_host FOREIGN KEY (host_id) REFERENCES public.hosts(id);
 
+ALTER TABLE ONLY public.host_ports
+    ADD CONSTRAINT host_ports_assignment FOREIGN KEY (org_id, assignment_id) REFERENCES public.assignments(org_id, id);
+
+ALTER TABLE ONLY public.host_ports
+    ADD CONSTRAINT host_ports_claim FOREIGN KEY (org_id, claim_id) REFERENCES public.claims(org_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.host_ports
+    ADD CONSTRAINT host_ports_host FOREIGN KEY (host_id) REFERENCES public.hosts(id);
+
 ALTER TABLE ONLY public.host_sessions
     ADD CONSTRAINT host_sessions_host FOREIGN KEY (host_id) REFERENCES public.hosts(id);
+
+ALTER TABLE ONLY public.host_spools
+    ADD CONSTRAINT host_spools_host FOREIGN KEY (host_id) REFERENCES public.hosts(id);
 
 ALTER TABLE ONLY public.hosts
     ADD CONSTRAINT hosts_cell FOREIGN KEY (cell_id) REFERENCES public.cells(id);
@@ -1405,7 +1603,22 @@ ALTER TABLE ONLY public.instances
     ADD CONSTRAINT instances_project FOREIGN KEY (org_id, project_id) REFERENCES public.projects(org_id, id);
 
 ALTER TABLE ONLY public.instances
+    ADD CONSTRAINT instances_registry_login FOREIGN KEY (org_id, registry_login_id) REFERENCES public.registry_logins(org_id, id) ON DELETE SET NULL (registry_login_id);
+
+ALTER TABLE ONLY public.instances
     ADD CONSTRAINT instances_sku FOREIGN KEY (sku_id) REFERENCES public.skus(id);
+
+ALTER TABLE ONLY public.interruptions
+    ADD CONSTRAINT interruptions_assignment FOREIGN KEY (org_id, assignment_id) REFERENCES public.assignments(org_id, id);
+
+ALTER TABLE ONLY public.interruptions
+    ADD CONSTRAINT interruptions_gpu FOREIGN KEY (gpu_id) REFERENCES public.gpus(id);
+
+ALTER TABLE ONLY public.interruptions
+    ADD CONSTRAINT interruptions_host FOREIGN KEY (host_id) REFERENCES public.hosts(id);
+
+ALTER TABLE ONLY public.interruptions
+    ADD CONSTRAINT interruptions_instance FOREIGN KEY (org_id, instance_id) REFERENCES public.instances(org_id, id);
 
 ALTER TABLE ONLY public.invoice_lines
     ADD CONSTRAINT invoice_lines_invoice FOREIGN KEY (org_id, invoice_id) REFERENCES public.invoices(org_id, id);
@@ -1433,6 +1646,12 @@ ALTER TABLE ONLY public.line_subjects
 
 ALTER TABLE ONLY public.liveness_writers
     ADD CONSTRAINT liveness_writers_cell FOREIGN KEY (cell_id) REFERENCES public.cells(id);
+
+ALTER TABLE ONLY public.mode_changes
+    ADD CONSTRAINT mode_changes_cell FOREIGN KEY (cell_id) REFERENCES public.cells(id);
+
+ALTER TABLE ONLY public.mode_changes
+    ADD CONSTRAINT mode_changes_gpu FOREIGN KEY (gpu_id) REFERENCES public.gpus(id);
 
 ALTER TABLE ONLY public.observed_slices
     ADD CONSTRAINT observed_slices_host FOREIGN KEY (host_id) REFERENCES public.hosts(id);
@@ -1482,11 +1701,17 @@ ALTER TABLE ONLY public.quota_claims
 ALTER TABLE ONLY public.quota_usage
     ADD CONSTRAINT quota_usage_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
 
+ALTER TABLE ONLY public.registry_logins
+    ADD CONSTRAINT registry_logins_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
+
 ALTER TABLE ONLY public.run_proofs
     ADD CONSTRAINT run_proofs_assignment FOREIGN KEY (org_id, assignment_id) REFERENCES public.assignments(org_id, id);
 
 ALTER TABLE ONLY public.run_proofs
     ADD CONSTRAINT run_proofs_host FOREIGN KEY (host_id) REFERENCES public.hosts(id);
+
+ALTER TABLE ONLY public.slice_samples
+    ADD CONSTRAINT slice_samples_host FOREIGN KEY (host_id) REFERENCES public.hosts(id);
 
 ALTER TABLE ONLY public.usage_segments
     ADD CONSTRAINT usage_segments_book FOREIGN KEY (price_book_id) REFERENCES public.price_books(id);
@@ -1563,6 +1788,12 @@ CREATE POLICY host_bindings_org ON public.host_bindings TO tranche_org USING ((o
 
 CREATE POLICY host_bindings_system ON public.host_bindings TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
 
+ALTER TABLE public.host_ports ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY host_ports_org ON public.host_ports TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY host_ports_system ON public.host_ports TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
 ALTER TABLE public.idempotency_keys ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY idempotency_keys_org ON public.idempotency_keys TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
@@ -1574,6 +1805,12 @@ ALTER TABLE public.instances ENABLE ROW LEVEL SECURITY;
 CREATE POLICY instances_org ON public.instances TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
 
 CREATE POLICY instances_system ON public.instances TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.interruptions ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY interruptions_org ON public.interruptions TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY interruptions_system ON public.interruptions TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
 
 ALTER TABLE public.invoice_lines ENABLE ROW LEVEL SECURITY;
 
@@ -1647,11 +1884,23 @@ CREATE POLICY quota_usage_org ON public.quota_usage TO tranche_org USING ((org_i
 
 CREATE POLICY quota_usage_system ON public.quota_usage TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
 
+ALTER TABLE public.registry_logins ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY registry_logins_org ON public.registry_logins TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY registry_logins_system ON public.registry_logins TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
 ALTER TABLE public.run_proofs ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY run_proofs_org ON public.run_proofs TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
 
 CREATE POLICY run_proofs_system ON public.run_proofs TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.slice_samples ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY slice_samples_org ON public.slice_samples TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY slice_samples_system ON public.slice_samples TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
 
 ALTER TABLE public.usage_segments ENABLE ROW LEVEL SECURITY;
 
@@ -1762,7 +2011,12 @@ GRANT USAGE ON SEQUENCE public.host_desired_id_seq TO tranche_org;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.host_liveness TO tranche_system;
 
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.host_ports TO tranche_system;
+GRANT SELECT ON TABLE public.host_ports TO tranche_org;
+
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.host_sessions TO tranche_system;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.host_spools TO tranche_system;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.hosts TO tranche_system;
 
@@ -1781,6 +2035,8 @@ GRANT SELECT ON TABLE public.installations TO tranche_org;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.instances TO tranche_system;
 GRANT SELECT,INSERT ON TABLE public.instances TO tranche_org;
 
+GRANT UPDATE(ssh_keys) ON TABLE public.instances TO tranche_org;
+
 GRANT UPDATE(desired) ON TABLE public.instances TO tranche_org;
 
 GRANT UPDATE(run) ON TABLE public.instances TO tranche_org;
@@ -1792,6 +2048,8 @@ GRANT UPDATE(converged_generation) ON TABLE public.instances TO tranche_org;
 GRANT UPDATE(revision) ON TABLE public.instances TO tranche_org;
 
 GRANT UPDATE(attempts) ON TABLE public.instances TO tranche_org;
+
+GRANT UPDATE(recovering) ON TABLE public.instances TO tranche_org;
 
 GRANT UPDATE(excluded_hosts) ON TABLE public.instances TO tranche_org;
 
@@ -1814,6 +2072,11 @@ GRANT UPDATE(intent_at) ON TABLE public.instances TO tranche_org;
 GRANT UPDATE(started_at) ON TABLE public.instances TO tranche_org;
 
 GRANT UPDATE(deleted_at) ON TABLE public.instances TO tranche_org;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.interruptions TO tranche_system;
+GRANT SELECT ON TABLE public.interruptions TO tranche_org;
+
+GRANT UPDATE(to_at) ON TABLE public.interruptions TO tranche_org;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.invoice_lines TO tranche_system;
 GRANT SELECT ON TABLE public.invoice_lines TO tranche_org;
@@ -1838,6 +2101,8 @@ GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.line_subjects TO tranche_syste
 GRANT SELECT ON TABLE public.line_subjects TO tranche_org;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.liveness_writers TO tranche_system;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.mode_changes TO tranche_system;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.observed_slices TO tranche_system;
 
@@ -1906,11 +2171,29 @@ GRANT UPDATE(org_id) ON TABLE public.quota_usage TO tranche_org;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.regions TO tranche_system;
 GRANT SELECT ON TABLE public.regions TO tranche_org;
 
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.registry_logins TO tranche_system;
+GRANT SELECT,INSERT ON TABLE public.registry_logins TO tranche_org;
+
+GRANT UPDATE(username) ON TABLE public.registry_logins TO tranche_org;
+
+GRANT UPDATE(password_sealed) ON TABLE public.registry_logins TO tranche_org;
+
+GRANT UPDATE(generation) ON TABLE public.registry_logins TO tranche_org;
+
+GRANT UPDATE(revision) ON TABLE public.registry_logins TO tranche_org;
+
+GRANT UPDATE(updated_at) ON TABLE public.registry_logins TO tranche_org;
+
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.run_proofs TO tranche_system;
 GRANT SELECT ON TABLE public.run_proofs TO tranche_org;
 
 GRANT SELECT,INSERT ON TABLE public.skus TO tranche_system;
 GRANT SELECT ON TABLE public.skus TO tranche_org;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.slice_samples TO tranche_system;
+GRANT SELECT ON TABLE public.slice_samples TO tranche_org;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.ssh_authorities TO tranche_system;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.usage_segments TO tranche_system;
 GRANT SELECT ON TABLE public.usage_segments TO tranche_org;

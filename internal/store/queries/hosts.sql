@@ -69,11 +69,13 @@ order by h.name limit @size;
 -- name: ListGPUs :many
 select sqlc.embed(g),
   b.org_id as bound_org, hb.org_id as host_org,
-  (select count(*) from claim_cells x where x.gpu_id = g.id)::integer as units_claimed
+  (select count(*) from claim_cells x where x.gpu_id = g.id)::integer as units_claimed, m.id as mode_change
 from gpus g
+left join mode_changes m on m.gpu_id = g.id and m.status in ('draining', 'switching')
 left join gpu_bindings b on b.gpu_id = g.id
 left join host_bindings hb on hb.host_id = g.host_id
 where (sqlc.narg('host_id')::uuid is null or g.host_id = sqlc.narg('host_id'))
+  and (sqlc.narg('gpu_id')::uuid is null or g.id = sqlc.narg('gpu_id'))
   and (sqlc.narg('after_host')::uuid is null
     or (g.host_id, g.ordinal, g.id) > (sqlc.narg('after_host')::uuid, @after_ordinal::integer, @after_gpu::uuid))
 order by g.host_id, g.ordinal, g.id limit @size;
@@ -156,18 +158,23 @@ select session from host_sessions where host_id = @host_id for share;
 -- name: InsertGPUInventory :exec
 insert into gpu_inventories (hash, body) values (@hash, @body) on conflict do nothing;
 
+-- name: GPUStandings :many
+select id, uuid, health, present from gpus where host_id = @host_id for no key update;
+
 -- name: UpsertGPU :exec
 -- The mode that an operator wants is his; a simulated host takes it from its fleet file.
 insert into gpus (id, host_id, cell_id, uuid, pci, ordinal, model, name, memory_mib, sm_count, units, inventory_hash,
-  mode_desired, mode_observed, health, simulated)
+  mode_desired, mode_observed, mode_state, mode_problem, health, health_cause, health_detail, simulated)
 values (@gpu_id, @host_id, @cell_id, @uuid, @pci, @ordinal, @model, @name, @memory_mib, @sm_count, @units, @inventory_hash,
-  @mode_desired, @mode_observed, @health, @simulated)
+  @mode_desired, @mode_observed, @mode_state, @mode_problem, @health, @health_cause, @health_detail, @simulated)
 on conflict (host_id, uuid) do update set
   pci = excluded.pci, ordinal = excluded.ordinal, model = excluded.model, name = excluded.name,
   memory_mib = excluded.memory_mib, sm_count = excluded.sm_count, units = excluded.units,
   inventory_hash = excluded.inventory_hash, mode_observed = excluded.mode_observed, simulated = excluded.simulated,
   mode_desired = case when excluded.simulated then excluded.mode_desired else gpus.mode_desired end,
-  health = case when gpus.health = 'quarantined' then gpus.health else excluded.health end,
+  mode_state = excluded.mode_state, mode_problem = excluded.mode_problem,
+  health = excluded.health, health_cause = excluded.health_cause, health_detail = excluded.health_detail,
+  health_since = case when gpus.health = excluded.health then gpus.health_since else clock_timestamp() end,
   present = true, revision = gpus.revision + 1;
 
 -- name: HideOtherGPUs :exec
@@ -178,13 +185,16 @@ where host_id = @host_id and present and not (uuid = any (@uuids::text[]));
 -- What claims hold already stays held, even if the host says it shrank.
 update hosts set vcpu = greatest(@vcpu::integer, vcpu_used), ram_mib = greatest(@ram_mib::bigint, ram_mib_used),
   simulated = @simulated, driver_version = @driver_version, inventory_at = clock_timestamp(),
-  gpu_set_hash = @gpu_set_hash, reason = case when reason like 'inventory:%' then '' else reason end,
+  gpu_set_hash = @gpu_set_hash, runtime = @runtime, below_floor = @below_floor::text[], condition = @condition,
+  condition_cause = @condition_cause, reach_address = @reach_address, reach_ssh_port = @reach_ssh_port,
+  reach_ssh_host_key = @reach_ssh_host_key, reach_first_port = @reach_first_port, reach_last_port = @reach_last_port,
+  reason = case when reason like 'inventory:%' then '' else reason end,
   revision = revision + 1
 where id = @host_id
 returning state;
 
 -- name: HostGPUSet :one
-select gpu_set_hash, cell_id from hosts where id = @host_id for no key update;
+select gpu_set_hash, cell_id, condition, below_floor from hosts where id = @host_id for no key update;
 
 -- name: NoteHostReason :exec
 update hosts set reason = @reason, revision = revision + 1 where id = @host_id and reason <> @reason;

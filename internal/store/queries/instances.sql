@@ -26,10 +26,10 @@ with n as materialized (
   values (@org_id, @actor, @credential, 'instance.create', @outbox_key, @result, @request_id)
 )
 insert into instances (org_id, id, project_id, cell_id, pool_id, name, offer_id, sku_id, image, command, env, env_sealed,
-  labels, client_token, recovery, desired, status, operation_id, price_book_id, locked_price_version_id, locked_price,
+  ssh_keys, ports, shm_mib, registry_login_id, labels, client_token, recovery, desired, status, operation_id, price_book_id, locked_price_version_id, locked_price,
   currency, simulated, created_at, accepted_at, intent_at, next_wake_at, deadline_at)
 select @org_id, @instance_id, @project_id, p.cell_id, p.id, @name, @offer_id, @sku_id, @image, @command::text[], @env,
-  @env_sealed, @labels, sqlc.narg(client_token), @recovery, 'running', 'queued', @operation_id, @price_book_id,
+  @env_sealed, @ssh_keys::text[], @ports, @shm_mib, sqlc.narg(registry_login_id), @labels, sqlc.narg(client_token), @recovery, 'running', 'queued', @operation_id, @price_book_id,
   @price_version_id, cast(@price::text as numeric), @currency, @simulated, n.at, n.at, n.at,
   clock_timestamp() + interval '30 seconds', @deadline_at
 from n, pools p where p.id = @pool_id

@@ -7,15 +7,20 @@ from assignments a where a.id = @assignment_id and a.host_id = @host_id;
 -- name: UpsertObserved :one
 -- Reports are ordered by (session, sequence); an older one changes nothing.
 insert into observed_slices (host_id, slice_key, assignment_id, fence, run, state, run_state, gpu_uuid, gpu_mode, profile,
-  start_unit, size_units, device_uuid, memory_mib, sm_count, reason_code, reason_detail, session, sequence)
+  start_unit, size_units, device_uuid, memory_mib, sm_count, reason_code, reason_detail, credited, progress, progress_at,
+  session, sequence)
 values (@host_id, @slice_key, @assignment_id, @fence, @run, @state, @run_state, @gpu_uuid, @gpu_mode, @profile,
-  @start_unit, @size_units, @device_uuid, @memory_mib, @sm_count, @reason_code, @reason_detail, @session, @sequence)
+  @start_unit, @size_units, @device_uuid, @memory_mib, @sm_count, @reason_code, @reason_detail, @credited, @progress,
+  case when @progress <> '' then clock_timestamp() end, @session, @sequence)
 on conflict (host_id, slice_key) do update set
   assignment_id = excluded.assignment_id, fence = excluded.fence, run = excluded.run, state = excluded.state,
   run_state = excluded.run_state, gpu_uuid = excluded.gpu_uuid, gpu_mode = excluded.gpu_mode, profile = excluded.profile,
   start_unit = excluded.start_unit, size_units = excluded.size_units, device_uuid = excluded.device_uuid,
   memory_mib = excluded.memory_mib, sm_count = excluded.sm_count, reason_code = excluded.reason_code,
-  reason_detail = excluded.reason_detail, session = excluded.session, sequence = excluded.sequence,
+  reason_detail = excluded.reason_detail, credited = excluded.credited, progress = excluded.progress,
+  progress_at = case when (observed_slices.fence, observed_slices.run) = (excluded.fence, excluded.run)
+    then coalesce(excluded.progress_at, observed_slices.progress_at) else excluded.progress_at end,
+  missing_since = null, missing_boot = '', session = excluded.session, sequence = excluded.sequence,
   seen_at = clock_timestamp(),
   since = case when (observed_slices.state, observed_slices.run_state, observed_slices.fence, observed_slices.run)
     = (excluded.state, excluded.run_state, excluded.fence, excluded.run) then observed_slices.since else clock_timestamp() end
@@ -34,14 +39,43 @@ with stale as (
   from observed_slices o left join assignments a on a.id = o.assignment_id
   where o.host_id = @host_id and (o.session, o.sequence) < (@session::bigint, @sequence::bigint)
 ), marked as (
-  update observed_slices o set state = 'unknown', since = clock_timestamp()
-  from stale s where s.held and o.host_id = s.host_id and o.slice_key = s.slice_key and o.state <> 'unknown'
+  update observed_slices o set state = 'unknown', since = clock_timestamp(), missing_since = clock_timestamp(),
+    missing_boot = @boot_id::text
+  from stale s where s.held and o.host_id = s.host_id and o.slice_key = s.slice_key
+    and (o.missing_since is null or (o.missing_boot <> @boot_id::text and o.run_state not in ('exited', 'failed')))
   returning o.assignment_id
 ), dropped as (
   delete from observed_slices o using stale s
   where not s.held and o.host_id = s.host_id and o.slice_key = s.slice_key
 )
 select assignment_id from marked where assignment_id is not null order by assignment_id;
+
+-- name: AbsentAssignments :many
+-- What complete reports of the present boot have not named for thirty seconds. One
+-- round ends at most two runs, or a tenth of what the host holds.
+with held as (
+  select count(*) as n from assignments a where a.host_id = @host_id and a.state in ('claimed', 'applied')
+)
+select a.id
+from observed_slices o
+join assignments a on a.id = o.assignment_id and a.host_id = o.host_id and a.state in ('claimed', 'applied')
+where o.host_id = @host_id and o.missing_boot = @boot_id and o.missing_since <= clock_timestamp() - interval '30 seconds'
+  and o.run_state not in ('exited', 'failed')
+order by o.missing_since, a.id
+limit (select greatest(2, n / 10) from held);
+
+-- name: CountAbsent :one
+select count(*) from observed_slices o
+join assignments a on a.id = o.assignment_id and a.host_id = o.host_id and a.state in ('claimed', 'applied')
+where o.host_id = @host_id and o.missing_since is not null and o.run_state not in ('exited', 'failed');
+
+-- name: MarkAbsent :exec
+-- The run of an assignment that its host has shown not to have any more.
+update observed_slices set state = 'claimed', run_state = 'failed', reason_code = @reason_code, reason_detail = @reason_detail, credited = true
+where host_id = @host_id and assignment_id = @assignment_id;
+
+-- name: SessionBoot :one
+select boot_id from host_sessions where host_id = @host_id and session = @session;
 
 -- name: LastProof :one
 select last_proof_at from run_proofs where assignment_id = @assignment_id and ended_at is null;
@@ -94,8 +128,20 @@ where p.host_id = @host_id and p.ended_at is null
   and o.host_id = p.host_id and o.assignment_id = p.assignment_id
   and o.run_state = 'running' and o.state <> 'unknown';
 
+-- name: OpenInterruption :exec
+-- One is open per instance: a second fault before the run is back prolongs the first.
+insert into interruptions (org_id, id, instance_id, assignment_id, run, host_id, gpu_id, cause, detail, credited, from_at)
+select a.org_id, @interruption_id, a.instance_id, a.id, a.run, a.host_id, (
+    select s.gpu_id from claims c join claim_slots s on s.claim_id = c.id
+    where c.kind = 'assignment' and c.holder_id = a.id order by s.ordinal, s.start_unit limit 1),
+  @cause, @detail, @credited, @from_at
+from assignments a where a.id = @assignment_id
+on conflict (instance_id) where to_at is null do nothing;
+
 -- name: DesiredOrders :many
-select a.id as assignment_id, a.fence, a.instance_id, a.run, i.image, i.command, i.env, c.vcpu, c.ram_mib,
+select a.id as assignment_id, a.org_id, a.fence, a.instance_id, a.run, i.name, i.image, i.command, i.env, i.ssh_keys, i.shm_mib,
+  (i.env_sealed is not null or exists (select 1 from registry_logins l where l.org_id = i.org_id))::boolean as has_secrets,
+  c.vcpu, c.ram_mib,
   g.uuid as gpu_uuid, s.gpu_mode, s.profile_id, s.profile, s.start_unit, s.size_units, s.compute
 from assignments a
 join instances i on i.org_id = a.org_id and i.id = a.instance_id
@@ -104,6 +150,17 @@ join claim_slots s on s.claim_id = c.id
 join gpus g on g.id = s.gpu_id
 where a.host_id = @host_id and a.state in ('claimed', 'applied')
 order by a.id, s.ordinal, s.start_unit;
+
+-- name: DesiredPorts :many
+select assignment_id, port, protocol, container_port from host_ports where host_id = @host_id order by assignment_id, port, protocol;
+
+-- name: DesiredModes :many
+-- Due: the GPU takes no new work and nothing is claimed on it.
+select g.uuid, m.mode, m.epoch
+from mode_changes m join gpus g on g.id = m.gpu_id
+where g.host_id = @host_id and m.status = 'switching' and g.cordoned
+  and not exists (select 1 from claim_slots s where s.gpu_id = g.id)
+order by g.uuid;
 
 -- name: DesiredTombstones :many
 select id, fence from assignments where host_id = @host_id and state = 'releasing' order by id;

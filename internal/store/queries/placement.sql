@@ -6,14 +6,21 @@ from skus s cross join pools p
 where s.id = @sku_id and p.id = @pool_id;
 
 -- name: PlacementHosts :many
-select h.id, h.state, h.liveness, h.vcpu, h.vcpu_used, h.ram_mib, h.ram_mib_used, b.org_id as bound_org_id
+select h.id, h.state, h.liveness, h.condition, (cardinality(h.below_floor) > 0)::boolean as below_floor,
+  h.vcpu, h.vcpu_used, h.ram_mib, h.ram_mib_used, b.org_id as bound_org_id,
+  case when @ports::boolean and h.reach_first_port > 0
+    then h.reach_last_port - h.reach_first_port + 1 - (select count(distinct p.port) from host_ports p where p.host_id = h.id)::integer
+    else 0 end::integer as ports_free,
+  case when cardinality(h.below_floor) > 0
+    then exists (select 1 from claims c where c.host_id = h.id and c.org_id <> @org_id) else false end::boolean as holds_others
 from hosts h left join host_bindings b on b.host_id = h.id
 where h.cell_id = @cell_id and h.pool_id = @pool_id and h.state <> 'retired'
 order by h.id;
 
 -- name: PlacementGPUs :many
 select g.id, g.host_id, g.uuid, g.pci, g.model, g.name, g.memory_mib, g.sm_count, g.inventory_hash,
-  g.mode_observed, g.mode_state, g.health, g.present, g.simulated, b.org_id as bound_org_id
+  g.mode_observed, case when g.cordoned then 'draining' else g.mode_state end::text as mode_state, g.health, g.present,
+  g.simulated, b.org_id as bound_org_id
 from gpus g join hosts h on h.id = g.host_id left join gpu_bindings b on b.gpu_id = g.id
 where h.cell_id = @cell_id and h.pool_id = @pool_id and h.state <> 'retired' and g.present and (@model::text = '' or g.model = @model)
 order by g.id;
@@ -30,12 +37,12 @@ select hash, body from gpu_inventories where hash = any(@hashes::bytea[]);
 -- name: LockPlacement :many
 -- The host's row is locked before those of its GPUs, which are in order of their ids.
 with h as materialized (
-  select x.id, x.state, x.liveness, x.vcpu, x.vcpu_used, x.ram_mib, x.ram_mib_used, x.pool_id
+  select x.id, x.state, x.liveness, x.condition, (cardinality(x.below_floor) > 0)::boolean as below_floor, x.vcpu, x.vcpu_used, x.ram_mib, x.ram_mib_used, x.pool_id
   from hosts x where x.id = @host_id for no key update
 )
-select h.state, h.liveness, h.vcpu, h.vcpu_used, h.ram_mib, h.ram_mib_used, h.pool_id,
+select h.state, h.liveness, h.condition, h.below_floor, h.vcpu, h.vcpu_used, h.ram_mib, h.ram_mib_used, h.pool_id,
   g.id, g.host_id, g.uuid, g.pci, g.model, g.name, g.memory_mib, g.sm_count, g.inventory_hash,
-  g.mode_observed, g.mode_state, g.health, g.present, g.simulated
+  g.mode_observed, case when g.cordoned then 'draining' else g.mode_state end::text as mode_state, g.health, g.present, g.simulated
 from h join gpus g on g.host_id = h.id and g.present and g.model = @model
 order by g.id for no key update of g;
 
@@ -50,6 +57,41 @@ left join gpu_bindings gb on gb.gpu_id = g.id
 left join claim_slots s on s.gpu_id = g.id
 where h.id = @host_id
 order by g.id, s.start_unit;
+
+-- name: HoldsOthers :one
+select exists (select 1 from claims where host_id = @host_id and org_id <> @org_id)::boolean;
+
+-- name: LeasePorts :many
+-- The lowest free ports of the host's range, one for each asked for, in their order.
+-- The host is locked. Fewer rows than asked for mean that the range is exhausted.
+with wanted as (
+  select p.container_port, p.protocol, p.n from (
+    select unnest(@container_ports::integer[]) as container_port, unnest(@protocols::text[]) as protocol,
+      generate_subscripts(@container_ports::integer[], 1) as n) p
+), free as (
+  select s.port, row_number() over (order by s.port) as n
+  from hosts h cross join lateral generate_series(h.reach_first_port, h.reach_last_port) as s(port)
+  where h.id = @host_id and h.reach_first_port > 0
+    and not exists (select 1 from host_ports x where x.host_id = h.id and x.port = s.port)
+  order by s.port limit cardinality(@container_ports::integer[])
+)
+insert into host_ports (host_id, port, protocol, org_id, claim_id, assignment_id, container_port)
+select @host_id, f.port, w.protocol, @org_id, @claim_id, @assignment_id, w.container_port
+from wanted w join free f on f.n = w.n
+returning port, protocol, container_port;
+
+-- name: EndpointsOf :many
+-- Where instances are reached: of the assignment that carries the wanted run.
+select a.instance_id, h.reach_address, h.reach_ssh_port, h.reach_ssh_host_key,
+  coalesce(p.port, 0)::integer as port, coalesce(p.protocol, '')::text as protocol,
+  coalesce(p.container_port, 0)::integer as container_port
+from assignments a
+join instances i on i.org_id = a.org_id and i.id = a.instance_id and i.run = a.run
+join hosts h on h.id = a.host_id
+left join host_ports p on p.assignment_id = a.id
+where a.org_id = @org_id and a.instance_id = any(@instance_ids::uuid[]) and a.state in ('claimed', 'applied')
+  and h.reach_address <> ''
+order by a.instance_id, p.container_port, p.protocol;
 
 -- name: BindHost :exec
 insert into host_bindings (host_id, org_id) values (@host_id, @org_id) on conflict (host_id) do nothing;

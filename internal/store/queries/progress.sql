@@ -2,20 +2,22 @@
 
 -- name: LockInstance :one
 select i.org_id, i.id, i.project_id, i.cell_id, i.pool_id, i.name, i.offer_id, i.sku_id, i.recovery, i.desired, i.run,
-  i.generation, i.converged_generation, i.revision, i.attempts, i.excluded_hosts, i.next_wake_at, i.deadline_at,
+  i.generation, i.converged_generation, i.revision, i.attempts, i.recovering, i.ports, i.excluded_hosts, i.next_wake_at, i.deadline_at,
   i.status, i.status_code, i.status_detail, i.ever_ran, i.operation_id, i.started_at, i.deleted_at,
   (c.base_real + (i.intent_at - c.base_business) / c.scale)::timestamptz as intent_real,
-  exists (select 1 from quota_claims q where q.org_id = i.org_id and q.instance_id = i.id)::boolean as quota_held
+  exists (select 1 from quota_claims q where q.org_id = i.org_id and q.instance_id = i.id)::boolean as quota_held,
+  exists (select 1 from interruptions x where x.instance_id = i.id and x.to_at is null)::boolean as interrupted
 from instances i cross join business_clock c
 where i.id = @instance_id
 for no key update of i;
 
 -- name: ReadInstance :one
 select i.org_id, i.id, i.project_id, i.cell_id, i.pool_id, i.name, i.offer_id, i.sku_id, i.recovery, i.desired, i.run,
-  i.generation, i.converged_generation, i.revision, i.attempts, i.excluded_hosts, i.next_wake_at, i.deadline_at,
+  i.generation, i.converged_generation, i.revision, i.attempts, i.recovering, i.ports, i.excluded_hosts, i.next_wake_at, i.deadline_at,
   i.status, i.status_code, i.status_detail, i.ever_ran, i.operation_id, i.started_at, i.deleted_at,
   (c.base_real + (i.intent_at - c.base_business) / c.scale)::timestamptz as intent_real,
-  exists (select 1 from quota_claims q where q.org_id = i.org_id and q.instance_id = i.id)::boolean as quota_held
+  exists (select 1 from quota_claims q where q.org_id = i.org_id and q.instance_id = i.id)::boolean as quota_held,
+  exists (select 1 from interruptions x where x.instance_id = i.id and x.to_at is null)::boolean as interrupted
 from instances i cross join business_clock c
 where i.id = @instance_id;
 
@@ -23,7 +25,8 @@ where i.id = @instance_id;
 select a.id, a.run, a.host_id, a.fence, a.state, a.ordered_at, h.liveness,
   (case when o.state is null or o.state = 'unknown' then 'none' else o.run_state end)::text as run_state,
   coalesce(o.reason_code, '')::text as reason_code,
-  coalesce(o.reason_detail, '')::text as reason_detail
+  coalesce(o.reason_detail, '')::text as reason_detail,
+  coalesce(o.credited, false)::boolean as credited, coalesce(o.progress, '')::text as progress, o.progress_at
 from assignments a
 join hosts h on h.id = a.host_id
 left join observed_slices o
@@ -36,12 +39,18 @@ update instances set
   desired = @desired, run = @run, converged_generation = @converged_generation,
   intent_at = case when @generation::bigint <> generation then greatest(biz_now(), intent_at) else intent_at end,
   generation = @generation,
-  attempts = @attempts, excluded_hosts = @excluded_hosts, next_wake_at = @next_wake_at, deadline_at = @deadline_at,
+  attempts = @attempts, recovering = @recovering, excluded_hosts = @excluded_hosts, next_wake_at = @next_wake_at, deadline_at = @deadline_at,
   status = @status, status_code = @status_code, status_detail = @status_detail, ever_ran = @ever_ran,
   operation_id = @operation_id, started_at = @started_at,
   deleted_at = case when @status = 'deleted' and deleted_at is null then greatest(biz_now(), intent_at) else deleted_at end,
   revision = revision + 1
 where org_id = @org_id and id = @instance_id and revision = @revision;
+
+-- name: CloseInterruption :exec
+update interruptions set to_at = greatest(biz_now(), from_at) where org_id = @org_id and instance_id = @instance_id and to_at is null;
+
+-- name: InterruptionsOf :many
+select * from interruptions where org_id = @org_id and instance_id = @instance_id order by from_at desc, id desc limit @size;
 
 -- name: AssignmentInstance :one
 select instance_id from assignments where id = @assignment_id;

@@ -73,8 +73,44 @@ func (q *Queries) EnsureSession(ctx context.Context, db DBTX, hostID uuid.UUID) 
 	return err
 }
 
+const gPUStandings = `-- name: GPUStandings :many
+select id, uuid, health, present from gpus where host_id = $1 for no key update
+`
+
+type GPUStandingsRow struct {
+	ID      uuid.UUID
+	Uuid    string
+	Health  string
+	Present bool
+}
+
+func (q *Queries) GPUStandings(ctx context.Context, db DBTX, hostID uuid.UUID) ([]GPUStandingsRow, error) {
+	rows, err := db.Query(ctx, gPUStandings, hostID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []GPUStandingsRow
+	for rows.Next() {
+		var i GPUStandingsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Uuid,
+			&i.Health,
+			&i.Present,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const getHost = `-- name: GetHost :one
-select h.id, h.cell_id, h.pool_id, h.name, h.state, h.liveness, h.reason, h.generation, h.converged_generation, h.revision, h.epoch, h.next_wake_at, h.vcpu, h.ram_mib, h.vcpu_used, h.ram_mib_used, h.simulated, h.agent_version, h.driver_version, h.gpu_set_hash, h.machine_id, h.public_key, h.csr, h.cert_serial, h.cert_not_after, h.cert_revoked_at, h.join_token_id, h.approved_by, h.inventory_at, h.created_at, c.region_id,
+select h.id, h.cell_id, h.pool_id, h.name, h.state, h.liveness, h.reason, h.generation, h.converged_generation, h.revision, h.epoch, h.next_wake_at, h.vcpu, h.ram_mib, h.vcpu_used, h.ram_mib_used, h.simulated, h.agent_version, h.driver_version, h.gpu_set_hash, h.machine_id, h.public_key, h.csr, h.cert_serial, h.cert_not_after, h.cert_revoked_at, h.join_token_id, h.approved_by, h.inventory_at, h.runtime, h.below_floor, h.condition, h.condition_cause, h.reach_address, h.reach_ssh_port, h.reach_ssh_host_key, h.reach_first_port, h.reach_last_port, h.created_at, c.region_id,
   b.org_id as bound_org, l.last_proof_at,
   (select count(*) from gpus g where g.host_id = h.id and g.present)::integer as gpu_count
 from hosts h join cells c on c.id = h.cell_id
@@ -124,6 +160,15 @@ func (q *Queries) GetHost(ctx context.Context, db DBTX, hostID uuid.UUID) (GetHo
 		&i.Host.JoinTokenID,
 		&i.Host.ApprovedBy,
 		&i.Host.InventoryAt,
+		&i.Host.Runtime,
+		&i.Host.BelowFloor,
+		&i.Host.Condition,
+		&i.Host.ConditionCause,
+		&i.Host.ReachAddress,
+		&i.Host.ReachSshPort,
+		&i.Host.ReachSshHostKey,
+		&i.Host.ReachFirstPort,
+		&i.Host.ReachLastPort,
 		&i.Host.CreatedAt,
 		&i.RegionID,
 		&i.BoundOrg,
@@ -156,18 +201,25 @@ func (q *Queries) HoldSession(ctx context.Context, db DBTX, hostID uuid.UUID) (i
 }
 
 const hostGPUSet = `-- name: HostGPUSet :one
-select gpu_set_hash, cell_id from hosts where id = $1 for no key update
+select gpu_set_hash, cell_id, condition, below_floor from hosts where id = $1 for no key update
 `
 
 type HostGPUSetRow struct {
 	GpuSetHash []byte
 	CellID     string
+	Condition  string
+	BelowFloor []string
 }
 
 func (q *Queries) HostGPUSet(ctx context.Context, db DBTX, hostID uuid.UUID) (HostGPUSetRow, error) {
 	row := db.QueryRow(ctx, hostGPUSet, hostID)
 	var i HostGPUSetRow
-	err := row.Scan(&i.GpuSetHash, &i.CellID)
+	err := row.Scan(
+		&i.GpuSetHash,
+		&i.CellID,
+		&i.Condition,
+		&i.BelowFloor,
+	)
 	return i, err
 }
 
@@ -314,20 +366,23 @@ func (q *Queries) KeepRunProofs(ctx context.Context, db DBTX, hostID uuid.UUID) 
 }
 
 const listGPUs = `-- name: ListGPUs :many
-select g.id, g.host_id, g.cell_id, g.uuid, g.pci, g.ordinal, g.model, g.name, g.memory_mib, g.sm_count, g.units, g.inventory_hash, g.mode_desired, g.mode_observed, g.mode_state, g.health, g.simulated, g.present, g.generation, g.revision, g.created_at,
+select g.id, g.host_id, g.cell_id, g.uuid, g.pci, g.ordinal, g.model, g.name, g.memory_mib, g.sm_count, g.units, g.inventory_hash, g.mode_desired, g.mode_observed, g.mode_state, g.mode_problem, g.cordoned, g.mode_epoch, g.health, g.health_cause, g.health_detail, g.health_since, g.simulated, g.present, g.generation, g.revision, g.created_at,
   b.org_id as bound_org, hb.org_id as host_org,
-  (select count(*) from claim_cells x where x.gpu_id = g.id)::integer as units_claimed
+  (select count(*) from claim_cells x where x.gpu_id = g.id)::integer as units_claimed, m.id as mode_change
 from gpus g
+left join mode_changes m on m.gpu_id = g.id and m.status in ('draining', 'switching')
 left join gpu_bindings b on b.gpu_id = g.id
 left join host_bindings hb on hb.host_id = g.host_id
 where ($1::uuid is null or g.host_id = $1)
-  and ($2::uuid is null
-    or (g.host_id, g.ordinal, g.id) > ($2::uuid, $3::integer, $4::uuid))
-order by g.host_id, g.ordinal, g.id limit $5
+  and ($2::uuid is null or g.id = $2)
+  and ($3::uuid is null
+    or (g.host_id, g.ordinal, g.id) > ($3::uuid, $4::integer, $5::uuid))
+order by g.host_id, g.ordinal, g.id limit $6
 `
 
 type ListGPUsParams struct {
 	HostID       *uuid.UUID
+	GpuID        *uuid.UUID
 	AfterHost    *uuid.UUID
 	AfterOrdinal int32
 	AfterGpu     uuid.UUID
@@ -339,11 +394,13 @@ type ListGPUsRow struct {
 	BoundOrg     *uuid.UUID
 	HostOrg      *uuid.UUID
 	UnitsClaimed int32
+	ModeChange   *uuid.UUID
 }
 
 func (q *Queries) ListGPUs(ctx context.Context, db DBTX, arg ListGPUsParams) ([]ListGPUsRow, error) {
 	rows, err := db.Query(ctx, listGPUs,
 		arg.HostID,
+		arg.GpuID,
 		arg.AfterHost,
 		arg.AfterOrdinal,
 		arg.AfterGpu,
@@ -372,7 +429,13 @@ func (q *Queries) ListGPUs(ctx context.Context, db DBTX, arg ListGPUsParams) ([]
 			&i.Gpu.ModeDesired,
 			&i.Gpu.ModeObserved,
 			&i.Gpu.ModeState,
+			&i.Gpu.ModeProblem,
+			&i.Gpu.Cordoned,
+			&i.Gpu.ModeEpoch,
 			&i.Gpu.Health,
+			&i.Gpu.HealthCause,
+			&i.Gpu.HealthDetail,
+			&i.Gpu.HealthSince,
 			&i.Gpu.Simulated,
 			&i.Gpu.Present,
 			&i.Gpu.Generation,
@@ -381,6 +444,7 @@ func (q *Queries) ListGPUs(ctx context.Context, db DBTX, arg ListGPUsParams) ([]
 			&i.BoundOrg,
 			&i.HostOrg,
 			&i.UnitsClaimed,
+			&i.ModeChange,
 		); err != nil {
 			return nil, err
 		}
@@ -393,7 +457,7 @@ func (q *Queries) ListGPUs(ctx context.Context, db DBTX, arg ListGPUsParams) ([]
 }
 
 const listHosts = `-- name: ListHosts :many
-select h.id, h.cell_id, h.pool_id, h.name, h.state, h.liveness, h.reason, h.generation, h.converged_generation, h.revision, h.epoch, h.next_wake_at, h.vcpu, h.ram_mib, h.vcpu_used, h.ram_mib_used, h.simulated, h.agent_version, h.driver_version, h.gpu_set_hash, h.machine_id, h.public_key, h.csr, h.cert_serial, h.cert_not_after, h.cert_revoked_at, h.join_token_id, h.approved_by, h.inventory_at, h.created_at, c.region_id,
+select h.id, h.cell_id, h.pool_id, h.name, h.state, h.liveness, h.reason, h.generation, h.converged_generation, h.revision, h.epoch, h.next_wake_at, h.vcpu, h.ram_mib, h.vcpu_used, h.ram_mib_used, h.simulated, h.agent_version, h.driver_version, h.gpu_set_hash, h.machine_id, h.public_key, h.csr, h.cert_serial, h.cert_not_after, h.cert_revoked_at, h.join_token_id, h.approved_by, h.inventory_at, h.runtime, h.below_floor, h.condition, h.condition_cause, h.reach_address, h.reach_ssh_port, h.reach_ssh_host_key, h.reach_first_port, h.reach_last_port, h.created_at, c.region_id,
   b.org_id as bound_org, l.last_proof_at,
   (select count(*) from gpus g where g.host_id = h.id and g.present)::integer as gpu_count
 from hosts h join cells c on c.id = h.cell_id
@@ -456,6 +520,15 @@ func (q *Queries) ListHosts(ctx context.Context, db DBTX, arg ListHostsParams) (
 			&i.Host.JoinTokenID,
 			&i.Host.ApprovedBy,
 			&i.Host.InventoryAt,
+			&i.Host.Runtime,
+			&i.Host.BelowFloor,
+			&i.Host.Condition,
+			&i.Host.ConditionCause,
+			&i.Host.ReachAddress,
+			&i.Host.ReachSshPort,
+			&i.Host.ReachSshHostKey,
+			&i.Host.ReachFirstPort,
+			&i.Host.ReachLastPort,
 			&i.Host.CreatedAt,
 			&i.RegionID,
 			&i.BoundOrg,
@@ -680,19 +753,31 @@ func (q *Queries) NoteHostReason(ctx context.Context, db DBTX, reason string, ho
 const recordHostInventory = `-- name: RecordHostInventory :one
 update hosts set vcpu = greatest($1::integer, vcpu_used), ram_mib = greatest($2::bigint, ram_mib_used),
   simulated = $3, driver_version = $4, inventory_at = clock_timestamp(),
-  gpu_set_hash = $5, reason = case when reason like 'inventory:%' then '' else reason end,
+  gpu_set_hash = $5, runtime = $6, below_floor = $7::text[], condition = $8,
+  condition_cause = $9, reach_address = $10, reach_ssh_port = $11,
+  reach_ssh_host_key = $12, reach_first_port = $13, reach_last_port = $14,
+  reason = case when reason like 'inventory:%' then '' else reason end,
   revision = revision + 1
-where id = $6
+where id = $15
 returning state
 `
 
 type RecordHostInventoryParams struct {
-	Vcpu          int32
-	RamMib        int64
-	Simulated     bool
-	DriverVersion string
-	GpuSetHash    []byte
-	HostID        uuid.UUID
+	Vcpu            int32
+	RamMib          int64
+	Simulated       bool
+	DriverVersion   string
+	GpuSetHash      []byte
+	Runtime         string
+	BelowFloor      []string
+	Condition       string
+	ConditionCause  string
+	ReachAddress    string
+	ReachSshPort    int32
+	ReachSshHostKey string
+	ReachFirstPort  int32
+	ReachLastPort   int32
+	HostID          uuid.UUID
 }
 
 // What claims hold already stays held, even if the host says it shrank.
@@ -703,6 +788,15 @@ func (q *Queries) RecordHostInventory(ctx context.Context, db DBTX, arg RecordHo
 		arg.Simulated,
 		arg.DriverVersion,
 		arg.GpuSetHash,
+		arg.Runtime,
+		arg.BelowFloor,
+		arg.Condition,
+		arg.ConditionCause,
+		arg.ReachAddress,
+		arg.ReachSshPort,
+		arg.ReachSshHostKey,
+		arg.ReachFirstPort,
+		arg.ReachLastPort,
 		arg.HostID,
 	)
 	var state string
@@ -852,15 +946,17 @@ func (q *Queries) TouchLiveness(ctx context.Context, db DBTX, hostID uuid.UUID, 
 
 const upsertGPU = `-- name: UpsertGPU :exec
 insert into gpus (id, host_id, cell_id, uuid, pci, ordinal, model, name, memory_mib, sm_count, units, inventory_hash,
-  mode_desired, mode_observed, health, simulated)
+  mode_desired, mode_observed, mode_state, mode_problem, health, health_cause, health_detail, simulated)
 values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
-  $13, $14, $15, $16)
+  $13, $14, $15, $16, $17, $18, $19, $20)
 on conflict (host_id, uuid) do update set
   pci = excluded.pci, ordinal = excluded.ordinal, model = excluded.model, name = excluded.name,
   memory_mib = excluded.memory_mib, sm_count = excluded.sm_count, units = excluded.units,
   inventory_hash = excluded.inventory_hash, mode_observed = excluded.mode_observed, simulated = excluded.simulated,
   mode_desired = case when excluded.simulated then excluded.mode_desired else gpus.mode_desired end,
-  health = case when gpus.health = 'quarantined' then gpus.health else excluded.health end,
+  mode_state = excluded.mode_state, mode_problem = excluded.mode_problem,
+  health = excluded.health, health_cause = excluded.health_cause, health_detail = excluded.health_detail,
+  health_since = case when gpus.health = excluded.health then gpus.health_since else clock_timestamp() end,
   present = true, revision = gpus.revision + 1
 `
 
@@ -879,7 +975,11 @@ type UpsertGPUParams struct {
 	InventoryHash []byte
 	ModeDesired   string
 	ModeObserved  string
+	ModeState     string
+	ModeProblem   string
 	Health        string
+	HealthCause   string
+	HealthDetail  string
 	Simulated     bool
 }
 
@@ -900,7 +1000,11 @@ func (q *Queries) UpsertGPU(ctx context.Context, db DBTX, arg UpsertGPUParams) e
 		arg.InventoryHash,
 		arg.ModeDesired,
 		arg.ModeObserved,
+		arg.ModeState,
+		arg.ModeProblem,
 		arg.Health,
+		arg.HealthCause,
+		arg.HealthDetail,
 		arg.Simulated,
 	)
 	return err

@@ -17,58 +17,62 @@ with n as materialized (
   select biz_now() as at
 ), op as (
   insert into operations (org_id, id, project_id, kind, subject_id, generation, request_id, created_at, deadline_at)
-  select $1, $14, $3, 'instance.create', $2, 1, $22, n.at, $20 from n
+  select $1, $18, $3, 'instance.create', $2, 1, $26, n.at, $24 from n
 ), held as (
-  insert into quota_claims (org_id, instance_id, gpus) values ($1, $2, $23)
+  insert into quota_claims (org_id, instance_id, gpus) values ($1, $2, $27)
 ), event as (
   insert into events (org_id, project_id, cell_id, type, subject_id, data, at)
-  select $1, $3, p.cell_id, 'instance.created', $2, $24, n.at from n, pools p where p.id = $21
+  select $1, $3, p.cell_id, 'instance.created', $2, $28, n.at from n, pools p where p.id = $25
 ), wake as (
-  insert into outbox (kind, key, reason) values ('instance', $25, 'create')
+  insert into outbox (kind, key, reason) values ('instance', $29, 'create')
 ), audit as (
   insert into audit_log (org_id, actor, credential, operation, resource, result, request_id)
-  values ($1, $26, $27, 'instance.create', $25, $28, $22)
+  values ($1, $30, $31, 'instance.create', $29, $32, $26)
 )
 insert into instances (org_id, id, project_id, cell_id, pool_id, name, offer_id, sku_id, image, command, env, env_sealed,
-  labels, client_token, recovery, desired, status, operation_id, price_book_id, locked_price_version_id, locked_price,
+  ssh_keys, ports, shm_mib, registry_login_id, labels, client_token, recovery, desired, status, operation_id, price_book_id, locked_price_version_id, locked_price,
   currency, simulated, created_at, accepted_at, intent_at, next_wake_at, deadline_at)
 select $1, $2, $3, p.cell_id, p.id, $4, $5, $6, $7, $8::text[], $9,
-  $10, $11, $12, $13, 'running', 'queued', $14, $15,
-  $16, cast($17::text as numeric), $18, $19, n.at, n.at, n.at,
-  clock_timestamp() + interval '30 seconds', $20
-from n, pools p where p.id = $21
+  $10, $11::text[], $12, $13, $14, $15, $16, $17, 'running', 'queued', $18, $19,
+  $20, cast($21::text as numeric), $22, $23, n.at, n.at, n.at,
+  clock_timestamp() + interval '30 seconds', $24
+from n, pools p where p.id = $25
 returning created_at
 `
 
 type InsertInstanceParams struct {
-	OrgID          uuid.UUID
-	InstanceID     uuid.UUID
-	ProjectID      uuid.UUID
-	Name           string
-	OfferID        string
-	SkuID          uuid.UUID
-	Image          string
-	Command        []string
-	Env            []byte
-	EnvSealed      []byte
-	Labels         []byte
-	ClientToken    *string
-	Recovery       string
-	OperationID    *uuid.UUID
-	PriceBookID    *uuid.UUID
-	PriceVersionID *uuid.UUID
-	Price          string
-	Currency       string
-	Simulated      bool
-	DeadlineAt     *time.Time
-	PoolID         string
-	RequestID      string
-	Gpus           int32
-	EventData      []byte
-	OutboxKey      string
-	Actor          string
-	Credential     string
-	Result         string
+	OrgID           uuid.UUID
+	InstanceID      uuid.UUID
+	ProjectID       uuid.UUID
+	Name            string
+	OfferID         string
+	SkuID           uuid.UUID
+	Image           string
+	Command         []string
+	Env             []byte
+	EnvSealed       []byte
+	SshKeys         []string
+	Ports           []byte
+	ShmMib          int64
+	RegistryLoginID *uuid.UUID
+	Labels          []byte
+	ClientToken     *string
+	Recovery        string
+	OperationID     *uuid.UUID
+	PriceBookID     *uuid.UUID
+	PriceVersionID  *uuid.UUID
+	Price           string
+	Currency        string
+	Simulated       bool
+	DeadlineAt      *time.Time
+	PoolID          string
+	RequestID       string
+	Gpus            int32
+	EventData       []byte
+	OutboxKey       string
+	Actor           string
+	Credential      string
+	Result          string
 }
 
 // Everything that an accepted create is, in one statement: it runs under the lock
@@ -85,6 +89,10 @@ func (q *Queries) InsertInstance(ctx context.Context, db DBTX, arg InsertInstanc
 		arg.Command,
 		arg.Env,
 		arg.EnvSealed,
+		arg.SshKeys,
+		arg.Ports,
+		arg.ShmMib,
+		arg.RegistryLoginID,
 		arg.Labels,
 		arg.ClientToken,
 		arg.Recovery,
@@ -110,7 +118,7 @@ func (q *Queries) InsertInstance(ctx context.Context, db DBTX, arg InsertInstanc
 }
 
 const instanceRows = `-- name: InstanceRows :many
-select i.org_id, i.id, i.project_id, i.cell_id, i.pool_id, i.name, i.offer_id, i.sku_id, i.image, i.command, i.env, i.env_sealed, i.labels, i.client_token, i.recovery, i.desired, i.run, i.generation, i.converged_generation, i.revision, i.attempts, i.excluded_hosts, i.next_wake_at, i.deadline_at, i.status, i.status_code, i.status_detail, i.ever_ran, i.operation_id, i.price_book_id, i.locked_price_version_id, i.locked_price, i.currency, i.simulated, i.created_at, i.accepted_at, i.intent_at, i.started_at, i.deleted_at, s.id, s.code, s.content_hash, s.gpu_model, s.mode, s.gpu_mode, s.profile, s.gpu_count, s.memory_mib, s.sm_count, s.sm_percent, s.isolation_gpu, s.isolation_host, s.vcpu, s.ram_mib, s.created_at,
+select i.org_id, i.id, i.project_id, i.cell_id, i.pool_id, i.name, i.offer_id, i.sku_id, i.image, i.command, i.env, i.env_sealed, i.ssh_keys, i.ports, i.shm_mib, i.registry_login_id, i.labels, i.client_token, i.recovery, i.desired, i.run, i.generation, i.converged_generation, i.revision, i.attempts, i.recovering, i.excluded_hosts, i.next_wake_at, i.deadline_at, i.status, i.status_code, i.status_detail, i.ever_ran, i.operation_id, i.price_book_id, i.locked_price_version_id, i.locked_price, i.currency, i.simulated, i.created_at, i.accepted_at, i.intent_at, i.started_at, i.deleted_at, s.id, s.code, s.content_hash, s.gpu_model, s.mode, s.gpu_mode, s.profile, s.gpu_count, s.memory_mib, s.sm_count, s.sm_percent, s.isolation_gpu, s.isolation_host, s.vcpu, s.ram_mib, s.created_at,
   coalesce(o.kind, '')::text as operation_kind, coalesce(o.status, '')::text as operation_status,
   coalesce(least(i.locked_price, (
     select p.amount from price_versions v join prices p on p.price_version_id = v.id and p.sku_id = i.sku_id and p.meter = 'gpu'
@@ -185,6 +193,10 @@ func (q *Queries) InstanceRows(ctx context.Context, db DBTX, arg InstanceRowsPar
 			&i.Instance.Command,
 			&i.Instance.Env,
 			&i.Instance.EnvSealed,
+			&i.Instance.SshKeys,
+			&i.Instance.Ports,
+			&i.Instance.ShmMib,
+			&i.Instance.RegistryLoginID,
 			&i.Instance.Labels,
 			&i.Instance.ClientToken,
 			&i.Instance.Recovery,
@@ -194,6 +206,7 @@ func (q *Queries) InstanceRows(ctx context.Context, db DBTX, arg InstanceRowsPar
 			&i.Instance.ConvergedGeneration,
 			&i.Instance.Revision,
 			&i.Instance.Attempts,
+			&i.Instance.Recovering,
 			&i.Instance.ExcludedHosts,
 			&i.Instance.NextWakeAt,
 			&i.Instance.DeadlineAt,

@@ -27,7 +27,13 @@ type Gpu struct {
 	ModeDesired   string
 	ModeObserved  string
 	ModeState     string
+	ModeProblem   string
+	Cordoned      bool
+	ModeEpoch     int64
 	Health        string
+	HealthCause   string
+	HealthDetail  string
+	HealthSince   time.Time
 	Simulated     bool
 	Present       bool
 	Generation    int64
@@ -65,6 +71,15 @@ type Host struct {
 	JoinTokenID         *uuid.UUID
 	ApprovedBy          string
 	InventoryAt         *time.Time
+	Runtime             string
+	BelowFloor          []string
+	Condition           string
+	ConditionCause      string
+	ReachAddress        string
+	ReachSshPort        int32
+	ReachSshHostKey     string
+	ReachFirstPort      int32
+	ReachLastPort       int32
 	CreatedAt           time.Time
 }
 
@@ -81,6 +96,10 @@ type Instance struct {
 	Command              []string
 	Env                  []byte
 	EnvSealed            []byte
+	SshKeys              []string
+	Ports                []byte
+	ShmMib               int64
+	RegistryLoginID      *uuid.UUID
 	Labels               []byte
 	ClientToken          *string
 	Recovery             string
@@ -90,6 +109,7 @@ type Instance struct {
 	ConvergedGeneration  int64
 	Revision             int64
 	Attempts             int32
+	Recovering           bool
 	ExcludedHosts        []uuid.UUID
 	NextWakeAt           *time.Time
 	DeadlineAt           *time.Time
@@ -110,6 +130,21 @@ type Instance struct {
 	DeletedAt            *time.Time
 }
 
+type Interruption struct {
+	OrgID        uuid.UUID
+	ID           uuid.UUID
+	InstanceID   uuid.UUID
+	AssignmentID uuid.UUID
+	Run          int32
+	HostID       uuid.UUID
+	GpuID        *uuid.UUID
+	Cause        string
+	Detail       string
+	Credited     bool
+	FromAt       time.Time
+	ToAt         *time.Time
+}
+
 type JoinToken struct {
 	ID          uuid.UUID
 	Hash        []byte
@@ -123,6 +158,27 @@ type JoinToken struct {
 	CreatedAt   time.Time
 	ExpiresAt   time.Time
 	RevokedAt   *time.Time
+}
+
+type ModeChange struct {
+	ID            uuid.UUID
+	GpuID         uuid.UUID
+	CellID        string
+	ModeBefore    string
+	Mode          string
+	Policy        string
+	DrainBy       *time.Time
+	Status        string
+	Epoch         int64
+	CancelAsked   bool
+	ProblemCode   string
+	ProblemDetail string
+	RequestedBy   string
+	CreatedAt     time.Time
+	SwitchedAt    *time.Time
+	FinishedAt    *time.Time
+	NextWakeAt    *time.Time
+	Revision      int64
 }
 
 type Offer struct {
@@ -193,6 +249,18 @@ type Project struct {
 	CreatedAt  time.Time
 }
 
+type RegistryLogin struct {
+	OrgID          uuid.UUID
+	ID             uuid.UUID
+	Registry       string
+	Username       string
+	PasswordSealed []byte
+	Generation     int64
+	Revision       int64
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+}
+
 type Sku struct {
 	ID            uuid.UUID
 	Code          string
@@ -210,4 +278,28 @@ type Sku struct {
 	Vcpu          int32
 	RamMib        int64
 	CreatedAt     time.Time
+}
+
+type SliceSample struct {
+	OrgID        uuid.UUID
+	InstanceID   uuid.UUID
+	AssignmentID uuid.UUID
+	Run          int32
+	HostID       uuid.UUID
+	SpoolID      int64
+	Ordinal      int32
+	At           time.Time
+	IntervalMs   int32
+	Source       string
+	Gap          string
+	Readings     []byte
+}
+
+type SshAuthority struct {
+	ID            uuid.UUID
+	PublicKey     string
+	PrivateSealed []byte
+	Current       bool
+	CreatedAt     time.Time
+	RetiredAt     *time.Time
 }

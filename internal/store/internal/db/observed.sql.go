@@ -12,6 +12,41 @@ import (
 	"github.com/google/uuid"
 )
 
+const absentAssignments = `-- name: AbsentAssignments :many
+with held as (
+  select count(*) as n from assignments a where a.host_id = $1 and a.state in ('claimed', 'applied')
+)
+select a.id
+from observed_slices o
+join assignments a on a.id = o.assignment_id and a.host_id = o.host_id and a.state in ('claimed', 'applied')
+where o.host_id = $1 and o.missing_boot = $2 and o.missing_since <= clock_timestamp() - interval '30 seconds'
+  and o.run_state not in ('exited', 'failed')
+order by o.missing_since, a.id
+limit (select greatest(2, n / 10) from held)
+`
+
+// What complete reports of the present boot have not named for thirty seconds. One
+// round ends at most two runs, or a tenth of what the host holds.
+func (q *Queries) AbsentAssignments(ctx context.Context, db DBTX, hostID uuid.UUID, bootID string) ([]uuid.UUID, error) {
+	rows, err := db.Query(ctx, absentAssignments, hostID, bootID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const assignmentOn = `-- name: AssignmentOn :one
 
 select a.org_id, a.instance_id, a.run, a.fence, a.state, a.ordered_biz
@@ -70,8 +105,58 @@ func (q *Queries) BusinessAgo(ctx context.Context, db DBTX, arg BusinessAgoParam
 	return i, err
 }
 
+const countAbsent = `-- name: CountAbsent :one
+select count(*) from observed_slices o
+join assignments a on a.id = o.assignment_id and a.host_id = o.host_id and a.state in ('claimed', 'applied')
+where o.host_id = $1 and o.missing_since is not null and o.run_state not in ('exited', 'failed')
+`
+
+func (q *Queries) CountAbsent(ctx context.Context, db DBTX, hostID uuid.UUID) (int64, error) {
+	row := db.QueryRow(ctx, countAbsent, hostID)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
+const desiredModes = `-- name: DesiredModes :many
+select g.uuid, m.mode, m.epoch
+from mode_changes m join gpus g on g.id = m.gpu_id
+where g.host_id = $1 and m.status = 'switching' and g.cordoned
+  and not exists (select 1 from claim_slots s where s.gpu_id = g.id)
+order by g.uuid
+`
+
+type DesiredModesRow struct {
+	Uuid  string
+	Mode  string
+	Epoch int64
+}
+
+// Due: the GPU takes no new work and nothing is claimed on it.
+func (q *Queries) DesiredModes(ctx context.Context, db DBTX, hostID uuid.UUID) ([]DesiredModesRow, error) {
+	rows, err := db.Query(ctx, desiredModes, hostID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DesiredModesRow
+	for rows.Next() {
+		var i DesiredModesRow
+		if err := rows.Scan(&i.Uuid, &i.Mode, &i.Epoch); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const desiredOrders = `-- name: DesiredOrders :many
-select a.id as assignment_id, a.fence, a.instance_id, a.run, i.image, i.command, i.env, c.vcpu, c.ram_mib,
+select a.id as assignment_id, a.org_id, a.fence, a.instance_id, a.run, i.name, i.image, i.command, i.env, i.ssh_keys, i.shm_mib,
+  (i.env_sealed is not null or exists (select 1 from registry_logins l where l.org_id = i.org_id))::boolean as has_secrets,
+  c.vcpu, c.ram_mib,
   g.uuid as gpu_uuid, s.gpu_mode, s.profile_id, s.profile, s.start_unit, s.size_units, s.compute
 from assignments a
 join instances i on i.org_id = a.org_id and i.id = a.instance_id
@@ -84,12 +169,17 @@ order by a.id, s.ordinal, s.start_unit
 
 type DesiredOrdersRow struct {
 	AssignmentID uuid.UUID
+	OrgID        uuid.UUID
 	Fence        int64
 	InstanceID   uuid.UUID
 	Run          int32
+	Name         string
 	Image        string
 	Command      []string
 	Env          []byte
+	SshKeys      []string
+	ShmMib       int64
+	HasSecrets   bool
 	Vcpu         int32
 	RamMib       int64
 	GpuUuid      string
@@ -112,12 +202,17 @@ func (q *Queries) DesiredOrders(ctx context.Context, db DBTX, hostID uuid.UUID) 
 		var i DesiredOrdersRow
 		if err := rows.Scan(
 			&i.AssignmentID,
+			&i.OrgID,
 			&i.Fence,
 			&i.InstanceID,
 			&i.Run,
+			&i.Name,
 			&i.Image,
 			&i.Command,
 			&i.Env,
+			&i.SshKeys,
+			&i.ShmMib,
+			&i.HasSecrets,
 			&i.Vcpu,
 			&i.RamMib,
 			&i.GpuUuid,
@@ -127,6 +222,42 @@ func (q *Queries) DesiredOrders(ctx context.Context, db DBTX, hostID uuid.UUID) 
 			&i.StartUnit,
 			&i.SizeUnits,
 			&i.Compute,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const desiredPorts = `-- name: DesiredPorts :many
+select assignment_id, port, protocol, container_port from host_ports where host_id = $1 order by assignment_id, port, protocol
+`
+
+type DesiredPortsRow struct {
+	AssignmentID  uuid.UUID
+	Port          int32
+	Protocol      string
+	ContainerPort int32
+}
+
+func (q *Queries) DesiredPorts(ctx context.Context, db DBTX, hostID uuid.UUID) ([]DesiredPortsRow, error) {
+	rows, err := db.Query(ctx, desiredPorts, hostID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DesiredPortsRow
+	for rows.Next() {
+		var i DesiredPortsRow
+		if err := rows.Scan(
+			&i.AssignmentID,
+			&i.Port,
+			&i.Protocol,
+			&i.ContainerPort,
 		); err != nil {
 			return nil, err
 		}
@@ -260,6 +391,29 @@ func (q *Queries) LastProof(ctx context.Context, db DBTX, assignmentID uuid.UUID
 	return last_proof_at, err
 }
 
+const markAbsent = `-- name: MarkAbsent :exec
+update observed_slices set state = 'claimed', run_state = 'failed', reason_code = $1, reason_detail = $2, credited = true
+where host_id = $3 and assignment_id = $4
+`
+
+type MarkAbsentParams struct {
+	ReasonCode   string
+	ReasonDetail string
+	HostID       uuid.UUID
+	AssignmentID *uuid.UUID
+}
+
+// The run of an assignment that its host has shown not to have any more.
+func (q *Queries) MarkAbsent(ctx context.Context, db DBTX, arg MarkAbsentParams) error {
+	_, err := db.Exec(ctx, markAbsent,
+		arg.ReasonCode,
+		arg.ReasonDetail,
+		arg.HostID,
+		arg.AssignmentID,
+	)
+	return err
+}
+
 const markApplied = `-- name: MarkApplied :exec
 update assignments set state = 'applied', applied_at = clock_timestamp(), reason_code = '', reason_detail = '',
   revision = revision + 1
@@ -299,6 +453,38 @@ type NoteAssignmentReasonParams struct {
 
 func (q *Queries) NoteAssignmentReason(ctx context.Context, db DBTX, arg NoteAssignmentReasonParams) error {
 	_, err := db.Exec(ctx, noteAssignmentReason, arg.ReasonCode, arg.ReasonDetail, arg.AssignmentID)
+	return err
+}
+
+const openInterruption = `-- name: OpenInterruption :exec
+insert into interruptions (org_id, id, instance_id, assignment_id, run, host_id, gpu_id, cause, detail, credited, from_at)
+select a.org_id, $1, a.instance_id, a.id, a.run, a.host_id, (
+    select s.gpu_id from claims c join claim_slots s on s.claim_id = c.id
+    where c.kind = 'assignment' and c.holder_id = a.id order by s.ordinal, s.start_unit limit 1),
+  $2, $3, $4, $5
+from assignments a where a.id = $6
+on conflict (instance_id) where to_at is null do nothing
+`
+
+type OpenInterruptionParams struct {
+	InterruptionID uuid.UUID
+	Cause          string
+	Detail         string
+	Credited       bool
+	FromAt         time.Time
+	AssignmentID   uuid.UUID
+}
+
+// One is open per instance: a second fault before the run is back prolongs the first.
+func (q *Queries) OpenInterruption(ctx context.Context, db DBTX, arg OpenInterruptionParams) error {
+	_, err := db.Exec(ctx, openInterruption,
+		arg.InterruptionID,
+		arg.Cause,
+		arg.Detail,
+		arg.Credited,
+		arg.FromAt,
+		arg.AssignmentID,
+	)
 	return err
 }
 
@@ -379,14 +565,27 @@ func (q *Queries) ReviveHost(ctx context.Context, db DBTX, hostID uuid.UUID) (in
 	return result.RowsAffected(), nil
 }
 
+const sessionBoot = `-- name: SessionBoot :one
+select boot_id from host_sessions where host_id = $1 and session = $2
+`
+
+func (q *Queries) SessionBoot(ctx context.Context, db DBTX, hostID uuid.UUID, session int64) (string, error) {
+	row := db.QueryRow(ctx, sessionBoot, hostID, session)
+	var boot_id string
+	err := row.Scan(&boot_id)
+	return boot_id, err
+}
+
 const settleFullReport = `-- name: SettleFullReport :many
 with stale as (
   select o.host_id, o.slice_key, coalesce(a.state not in ('released', 'quarantined'), false) as held
   from observed_slices o left join assignments a on a.id = o.assignment_id
   where o.host_id = $1 and (o.session, o.sequence) < ($2::bigint, $3::bigint)
 ), marked as (
-  update observed_slices o set state = 'unknown', since = clock_timestamp()
-  from stale s where s.held and o.host_id = s.host_id and o.slice_key = s.slice_key and o.state <> 'unknown'
+  update observed_slices o set state = 'unknown', since = clock_timestamp(), missing_since = clock_timestamp(),
+    missing_boot = $4::text
+  from stale s where s.held and o.host_id = s.host_id and o.slice_key = s.slice_key
+    and (o.missing_since is null or (o.missing_boot <> $4::text and o.run_state not in ('exited', 'failed')))
   returning o.assignment_id
 ), dropped as (
   delete from observed_slices o using stale s
@@ -399,13 +598,19 @@ type SettleFullReportParams struct {
 	HostID   uuid.UUID
 	Session  int64
 	Sequence int64
+	BootID   string
 }
 
 // Rows that a complete report no longer names: what is not ours, or released, is
 // gone; a live assignment's row stays and says that its state is not known. The
 // assignments that became so are returned.
 func (q *Queries) SettleFullReport(ctx context.Context, db DBTX, arg SettleFullReportParams) ([]*uuid.UUID, error) {
-	rows, err := db.Query(ctx, settleFullReport, arg.HostID, arg.Session, arg.Sequence)
+	rows, err := db.Query(ctx, settleFullReport,
+		arg.HostID,
+		arg.Session,
+		arg.Sequence,
+		arg.BootID,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -426,15 +631,20 @@ func (q *Queries) SettleFullReport(ctx context.Context, db DBTX, arg SettleFullR
 
 const upsertObserved = `-- name: UpsertObserved :one
 insert into observed_slices (host_id, slice_key, assignment_id, fence, run, state, run_state, gpu_uuid, gpu_mode, profile,
-  start_unit, size_units, device_uuid, memory_mib, sm_count, reason_code, reason_detail, session, sequence)
+  start_unit, size_units, device_uuid, memory_mib, sm_count, reason_code, reason_detail, credited, progress, progress_at,
+  session, sequence)
 values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
-  $11, $12, $13, $14, $15, $16, $17, $18, $19)
+  $11, $12, $13, $14, $15, $16, $17, $18, $19,
+  case when $19 <> '' then clock_timestamp() end, $20, $21)
 on conflict (host_id, slice_key) do update set
   assignment_id = excluded.assignment_id, fence = excluded.fence, run = excluded.run, state = excluded.state,
   run_state = excluded.run_state, gpu_uuid = excluded.gpu_uuid, gpu_mode = excluded.gpu_mode, profile = excluded.profile,
   start_unit = excluded.start_unit, size_units = excluded.size_units, device_uuid = excluded.device_uuid,
   memory_mib = excluded.memory_mib, sm_count = excluded.sm_count, reason_code = excluded.reason_code,
-  reason_detail = excluded.reason_detail, session = excluded.session, sequence = excluded.sequence,
+  reason_detail = excluded.reason_detail, credited = excluded.credited, progress = excluded.progress,
+  progress_at = case when (observed_slices.fence, observed_slices.run) = (excluded.fence, excluded.run)
+    then coalesce(excluded.progress_at, observed_slices.progress_at) else excluded.progress_at end,
+  missing_since = null, missing_boot = '', session = excluded.session, sequence = excluded.sequence,
   seen_at = clock_timestamp(),
   since = case when (observed_slices.state, observed_slices.run_state, observed_slices.fence, observed_slices.run)
     = (excluded.state, excluded.run_state, excluded.fence, excluded.run) then observed_slices.since else clock_timestamp() end
@@ -460,6 +670,8 @@ type UpsertObservedParams struct {
 	SmCount      int32
 	ReasonCode   string
 	ReasonDetail string
+	Credited     bool
+	Progress     string
 	Session      int64
 	Sequence     int64
 }
@@ -484,6 +696,8 @@ func (q *Queries) UpsertObserved(ctx context.Context, db DBTX, arg UpsertObserve
 		arg.SmCount,
 		arg.ReasonCode,
 		arg.ReasonDetail,
+		arg.Credited,
+		arg.Progress,
 		arg.Session,
 		arg.Sequence,
 	)

@@ -126,6 +126,58 @@ func (q *Queries) Claim(ctx context.Context, db DBTX, arg ClaimParams) (ClaimRow
 	return i, err
 }
 
+const endpointsOf = `-- name: EndpointsOf :many
+select a.instance_id, h.reach_address, h.reach_ssh_port, h.reach_ssh_host_key,
+  coalesce(p.port, 0)::integer as port, coalesce(p.protocol, '')::text as protocol,
+  coalesce(p.container_port, 0)::integer as container_port
+from assignments a
+join instances i on i.org_id = a.org_id and i.id = a.instance_id and i.run = a.run
+join hosts h on h.id = a.host_id
+left join host_ports p on p.assignment_id = a.id
+where a.org_id = $1 and a.instance_id = any($2::uuid[]) and a.state in ('claimed', 'applied')
+  and h.reach_address <> ''
+order by a.instance_id, p.container_port, p.protocol
+`
+
+type EndpointsOfRow struct {
+	InstanceID      uuid.UUID
+	ReachAddress    string
+	ReachSshPort    int32
+	ReachSshHostKey string
+	Port            int32
+	Protocol        string
+	ContainerPort   int32
+}
+
+// Where instances are reached: of the assignment that carries the wanted run.
+func (q *Queries) EndpointsOf(ctx context.Context, db DBTX, orgID uuid.UUID, instanceIds []uuid.UUID) ([]EndpointsOfRow, error) {
+	rows, err := db.Query(ctx, endpointsOf, orgID, instanceIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []EndpointsOfRow
+	for rows.Next() {
+		var i EndpointsOfRow
+		if err := rows.Scan(
+			&i.InstanceID,
+			&i.ReachAddress,
+			&i.ReachSshPort,
+			&i.ReachSshHostKey,
+			&i.Port,
+			&i.Protocol,
+			&i.ContainerPort,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const gPUInventories = `-- name: GPUInventories :many
 select hash, body from gpu_inventories where hash = any($1::bytea[])
 `
@@ -153,6 +205,17 @@ func (q *Queries) GPUInventories(ctx context.Context, db DBTX, hashes [][]byte) 
 		return nil, err
 	}
 	return items, nil
+}
+
+const holdsOthers = `-- name: HoldsOthers :one
+select exists (select 1 from claims where host_id = $1 and org_id <> $2)::boolean
+`
+
+func (q *Queries) HoldsOthers(ctx context.Context, db DBTX, hostID uuid.UUID, orgID uuid.UUID) (bool, error) {
+	row := db.QueryRow(ctx, holdsOthers, hostID, orgID)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const hostHoldings = `-- name: HostHoldings :many
@@ -247,14 +310,76 @@ func (q *Queries) InstanceShape(ctx context.Context, db DBTX, skuID uuid.UUID, p
 	return i, err
 }
 
+const leasePorts = `-- name: LeasePorts :many
+with wanted as (
+  select p.container_port, p.protocol, p.n from (
+    select unnest($5::integer[]) as container_port, unnest($6::text[]) as protocol,
+      generate_subscripts($5::integer[], 1) as n) p
+), free as (
+  select s.port, row_number() over (order by s.port) as n
+  from hosts h cross join lateral generate_series(h.reach_first_port, h.reach_last_port) as s(port)
+  where h.id = $1 and h.reach_first_port > 0
+    and not exists (select 1 from host_ports x where x.host_id = h.id and x.port = s.port)
+  order by s.port limit cardinality($5::integer[])
+)
+insert into host_ports (host_id, port, protocol, org_id, claim_id, assignment_id, container_port)
+select $1, f.port, w.protocol, $2, $3, $4, w.container_port
+from wanted w join free f on f.n = w.n
+returning port, protocol, container_port
+`
+
+type LeasePortsParams struct {
+	HostID         uuid.UUID
+	OrgID          uuid.UUID
+	ClaimID        uuid.UUID
+	AssignmentID   uuid.UUID
+	ContainerPorts []int32
+	Protocols      []string
+}
+
+type LeasePortsRow struct {
+	Port          int32
+	Protocol      string
+	ContainerPort int32
+}
+
+// The lowest free ports of the host's range, one for each asked for, in their order.
+// The host is locked. Fewer rows than asked for mean that the range is exhausted.
+func (q *Queries) LeasePorts(ctx context.Context, db DBTX, arg LeasePortsParams) ([]LeasePortsRow, error) {
+	rows, err := db.Query(ctx, leasePorts,
+		arg.HostID,
+		arg.OrgID,
+		arg.ClaimID,
+		arg.AssignmentID,
+		arg.ContainerPorts,
+		arg.Protocols,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LeasePortsRow
+	for rows.Next() {
+		var i LeasePortsRow
+		if err := rows.Scan(&i.Port, &i.Protocol, &i.ContainerPort); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const lockPlacement = `-- name: LockPlacement :many
 with h as materialized (
-  select x.id, x.state, x.liveness, x.vcpu, x.vcpu_used, x.ram_mib, x.ram_mib_used, x.pool_id
+  select x.id, x.state, x.liveness, x.condition, (cardinality(x.below_floor) > 0)::boolean as below_floor, x.vcpu, x.vcpu_used, x.ram_mib, x.ram_mib_used, x.pool_id
   from hosts x where x.id = $2 for no key update
 )
-select h.state, h.liveness, h.vcpu, h.vcpu_used, h.ram_mib, h.ram_mib_used, h.pool_id,
+select h.state, h.liveness, h.condition, h.below_floor, h.vcpu, h.vcpu_used, h.ram_mib, h.ram_mib_used, h.pool_id,
   g.id, g.host_id, g.uuid, g.pci, g.model, g.name, g.memory_mib, g.sm_count, g.inventory_hash,
-  g.mode_observed, g.mode_state, g.health, g.present, g.simulated
+  g.mode_observed, case when g.cordoned then 'draining' else g.mode_state end::text as mode_state, g.health, g.present, g.simulated
 from h join gpus g on g.host_id = h.id and g.present and g.model = $1
 order by g.id for no key update of g
 `
@@ -262,6 +387,8 @@ order by g.id for no key update of g
 type LockPlacementRow struct {
 	State         string
 	Liveness      string
+	Condition     string
+	BelowFloor    bool
 	Vcpu          int32
 	VcpuUsed      int32
 	RamMib        int64
@@ -296,6 +423,8 @@ func (q *Queries) LockPlacement(ctx context.Context, db DBTX, model string, host
 		if err := rows.Scan(
 			&i.State,
 			&i.Liveness,
+			&i.Condition,
+			&i.BelowFloor,
 			&i.Vcpu,
 			&i.VcpuUsed,
 			&i.RamMib,
@@ -328,7 +457,8 @@ func (q *Queries) LockPlacement(ctx context.Context, db DBTX, model string, host
 
 const placementGPUs = `-- name: PlacementGPUs :many
 select g.id, g.host_id, g.uuid, g.pci, g.model, g.name, g.memory_mib, g.sm_count, g.inventory_hash,
-  g.mode_observed, g.mode_state, g.health, g.present, g.simulated, b.org_id as bound_org_id
+  g.mode_observed, case when g.cordoned then 'draining' else g.mode_state end::text as mode_state, g.health, g.present,
+  g.simulated, b.org_id as bound_org_id
 from gpus g join hosts h on h.id = g.host_id left join gpu_bindings b on b.gpu_id = g.id
 where h.cell_id = $1 and h.pool_id = $2 and h.state <> 'retired' and g.present and ($3::text = '' or g.model = $3)
 order by g.id
@@ -395,25 +525,47 @@ func (q *Queries) PlacementGPUs(ctx context.Context, db DBTX, arg PlacementGPUsP
 }
 
 const placementHosts = `-- name: PlacementHosts :many
-select h.id, h.state, h.liveness, h.vcpu, h.vcpu_used, h.ram_mib, h.ram_mib_used, b.org_id as bound_org_id
+select h.id, h.state, h.liveness, h.condition, (cardinality(h.below_floor) > 0)::boolean as below_floor,
+  h.vcpu, h.vcpu_used, h.ram_mib, h.ram_mib_used, b.org_id as bound_org_id,
+  case when $1::boolean and h.reach_first_port > 0
+    then h.reach_last_port - h.reach_first_port + 1 - (select count(distinct p.port) from host_ports p where p.host_id = h.id)::integer
+    else 0 end::integer as ports_free,
+  case when cardinality(h.below_floor) > 0
+    then exists (select 1 from claims c where c.host_id = h.id and c.org_id <> $2) else false end::boolean as holds_others
 from hosts h left join host_bindings b on b.host_id = h.id
-where h.cell_id = $1 and h.pool_id = $2 and h.state <> 'retired'
+where h.cell_id = $3 and h.pool_id = $4 and h.state <> 'retired'
 order by h.id
 `
 
-type PlacementHostsRow struct {
-	ID         uuid.UUID
-	State      string
-	Liveness   string
-	Vcpu       int32
-	VcpuUsed   int32
-	RamMib     int64
-	RamMibUsed int64
-	BoundOrgID *uuid.UUID
+type PlacementHostsParams struct {
+	Ports  bool
+	OrgID  uuid.UUID
+	CellID string
+	PoolID string
 }
 
-func (q *Queries) PlacementHosts(ctx context.Context, db DBTX, cellID string, poolID string) ([]PlacementHostsRow, error) {
-	rows, err := db.Query(ctx, placementHosts, cellID, poolID)
+type PlacementHostsRow struct {
+	ID          uuid.UUID
+	State       string
+	Liveness    string
+	Condition   string
+	BelowFloor  bool
+	Vcpu        int32
+	VcpuUsed    int32
+	RamMib      int64
+	RamMibUsed  int64
+	BoundOrgID  *uuid.UUID
+	PortsFree   int32
+	HoldsOthers bool
+}
+
+func (q *Queries) PlacementHosts(ctx context.Context, db DBTX, arg PlacementHostsParams) ([]PlacementHostsRow, error) {
+	rows, err := db.Query(ctx, placementHosts,
+		arg.Ports,
+		arg.OrgID,
+		arg.CellID,
+		arg.PoolID,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -425,11 +577,15 @@ func (q *Queries) PlacementHosts(ctx context.Context, db DBTX, cellID string, po
 			&i.ID,
 			&i.State,
 			&i.Liveness,
+			&i.Condition,
+			&i.BelowFloor,
 			&i.Vcpu,
 			&i.VcpuUsed,
 			&i.RamMib,
 			&i.RamMibUsed,
 			&i.BoundOrgID,
+			&i.PortsFree,
+			&i.HoldsOthers,
 		); err != nil {
 			return nil, err
 		}

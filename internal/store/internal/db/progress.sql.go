@@ -95,6 +95,15 @@ func (q *Queries) AssignmentInstance(ctx context.Context, db DBTX, assignmentID 
 	return instance_id, err
 }
 
+const closeInterruption = `-- name: CloseInterruption :exec
+update interruptions set to_at = greatest(biz_now(), from_at) where org_id = $1 and instance_id = $2 and to_at is null
+`
+
+func (q *Queries) CloseInterruption(ctx context.Context, db DBTX, orgID uuid.UUID, instanceID uuid.UUID) error {
+	_, err := db.Exec(ctx, closeInterruption, orgID, instanceID)
+	return err
+}
+
 const deleteAssignmentClaim = `-- name: DeleteAssignmentClaim :exec
 delete from claims where kind = 'assignment' and holder_id = $1
 `
@@ -157,7 +166,8 @@ const heldAssignments = `-- name: HeldAssignments :many
 select a.id, a.run, a.host_id, a.fence, a.state, a.ordered_at, h.liveness,
   (case when o.state is null or o.state = 'unknown' then 'none' else o.run_state end)::text as run_state,
   coalesce(o.reason_code, '')::text as reason_code,
-  coalesce(o.reason_detail, '')::text as reason_detail
+  coalesce(o.reason_detail, '')::text as reason_detail,
+  coalesce(o.credited, false)::boolean as credited, coalesce(o.progress, '')::text as progress, o.progress_at
 from assignments a
 join hosts h on h.id = a.host_id
 left join observed_slices o
@@ -177,6 +187,9 @@ type HeldAssignmentsRow struct {
 	RunState     string
 	ReasonCode   string
 	ReasonDetail string
+	Credited     bool
+	Progress     string
+	ProgressAt   *time.Time
 }
 
 func (q *Queries) HeldAssignments(ctx context.Context, db DBTX, orgID uuid.UUID, instanceID uuid.UUID) ([]HeldAssignmentsRow, error) {
@@ -199,6 +212,52 @@ func (q *Queries) HeldAssignments(ctx context.Context, db DBTX, orgID uuid.UUID,
 			&i.RunState,
 			&i.ReasonCode,
 			&i.ReasonDetail,
+			&i.Credited,
+			&i.Progress,
+			&i.ProgressAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const interruptionsOf = `-- name: InterruptionsOf :many
+select org_id, id, instance_id, assignment_id, run, host_id, gpu_id, cause, detail, credited, from_at, to_at from interruptions where org_id = $1 and instance_id = $2 order by from_at desc, id desc limit $3
+`
+
+type InterruptionsOfParams struct {
+	OrgID      uuid.UUID
+	InstanceID uuid.UUID
+	Size       int32
+}
+
+func (q *Queries) InterruptionsOf(ctx context.Context, db DBTX, arg InterruptionsOfParams) ([]Interruption, error) {
+	rows, err := db.Query(ctx, interruptionsOf, arg.OrgID, arg.InstanceID, arg.Size)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Interruption
+	for rows.Next() {
+		var i Interruption
+		if err := rows.Scan(
+			&i.OrgID,
+			&i.ID,
+			&i.InstanceID,
+			&i.AssignmentID,
+			&i.Run,
+			&i.HostID,
+			&i.GpuID,
+			&i.Cause,
+			&i.Detail,
+			&i.Credited,
+			&i.FromAt,
+			&i.ToAt,
 		); err != nil {
 			return nil, err
 		}
@@ -235,10 +294,11 @@ func (q *Queries) LockHost(ctx context.Context, db DBTX, hostID uuid.UUID) error
 const lockInstance = `-- name: LockInstance :one
 
 select i.org_id, i.id, i.project_id, i.cell_id, i.pool_id, i.name, i.offer_id, i.sku_id, i.recovery, i.desired, i.run,
-  i.generation, i.converged_generation, i.revision, i.attempts, i.excluded_hosts, i.next_wake_at, i.deadline_at,
+  i.generation, i.converged_generation, i.revision, i.attempts, i.recovering, i.ports, i.excluded_hosts, i.next_wake_at, i.deadline_at,
   i.status, i.status_code, i.status_detail, i.ever_ran, i.operation_id, i.started_at, i.deleted_at,
   (c.base_real + (i.intent_at - c.base_business) / c.scale)::timestamptz as intent_real,
-  exists (select 1 from quota_claims q where q.org_id = i.org_id and q.instance_id = i.id)::boolean as quota_held
+  exists (select 1 from quota_claims q where q.org_id = i.org_id and q.instance_id = i.id)::boolean as quota_held,
+  exists (select 1 from interruptions x where x.instance_id = i.id and x.to_at is null)::boolean as interrupted
 from instances i cross join business_clock c
 where i.id = $1
 for no key update of i
@@ -260,6 +320,8 @@ type LockInstanceRow struct {
 	ConvergedGeneration int64
 	Revision            int64
 	Attempts            int32
+	Recovering          bool
+	Ports               []byte
 	ExcludedHosts       []uuid.UUID
 	NextWakeAt          *time.Time
 	DeadlineAt          *time.Time
@@ -272,6 +334,7 @@ type LockInstanceRow struct {
 	DeletedAt           *time.Time
 	IntentReal          time.Time
 	QuotaHeld           bool
+	Interrupted         bool
 }
 
 // Progress of instances: the row a step works on, its assignments, and the feeds.
@@ -294,6 +357,8 @@ func (q *Queries) LockInstance(ctx context.Context, db DBTX, instanceID uuid.UUI
 		&i.ConvergedGeneration,
 		&i.Revision,
 		&i.Attempts,
+		&i.Recovering,
+		&i.Ports,
 		&i.ExcludedHosts,
 		&i.NextWakeAt,
 		&i.DeadlineAt,
@@ -306,6 +371,7 @@ func (q *Queries) LockInstance(ctx context.Context, db DBTX, instanceID uuid.UUI
 		&i.DeletedAt,
 		&i.IntentReal,
 		&i.QuotaHeld,
+		&i.Interrupted,
 	)
 	return i, err
 }
@@ -349,10 +415,11 @@ func (q *Queries) OrderRelease(ctx context.Context, db DBTX, assignmentID uuid.U
 
 const readInstance = `-- name: ReadInstance :one
 select i.org_id, i.id, i.project_id, i.cell_id, i.pool_id, i.name, i.offer_id, i.sku_id, i.recovery, i.desired, i.run,
-  i.generation, i.converged_generation, i.revision, i.attempts, i.excluded_hosts, i.next_wake_at, i.deadline_at,
+  i.generation, i.converged_generation, i.revision, i.attempts, i.recovering, i.ports, i.excluded_hosts, i.next_wake_at, i.deadline_at,
   i.status, i.status_code, i.status_detail, i.ever_ran, i.operation_id, i.started_at, i.deleted_at,
   (c.base_real + (i.intent_at - c.base_business) / c.scale)::timestamptz as intent_real,
-  exists (select 1 from quota_claims q where q.org_id = i.org_id and q.instance_id = i.id)::boolean as quota_held
+  exists (select 1 from quota_claims q where q.org_id = i.org_id and q.instance_id = i.id)::boolean as quota_held,
+  exists (select 1 from interruptions x where x.instance_id = i.id and x.to_at is null)::boolean as interrupted
 from instances i cross join business_clock c
 where i.id = $1
 `
@@ -373,6 +440,8 @@ type ReadInstanceRow struct {
 	ConvergedGeneration int64
 	Revision            int64
 	Attempts            int32
+	Recovering          bool
+	Ports               []byte
 	ExcludedHosts       []uuid.UUID
 	NextWakeAt          *time.Time
 	DeadlineAt          *time.Time
@@ -385,6 +454,7 @@ type ReadInstanceRow struct {
 	DeletedAt           *time.Time
 	IntentReal          time.Time
 	QuotaHeld           bool
+	Interrupted         bool
 }
 
 func (q *Queries) ReadInstance(ctx context.Context, db DBTX, instanceID uuid.UUID) (ReadInstanceRow, error) {
@@ -406,6 +476,8 @@ func (q *Queries) ReadInstance(ctx context.Context, db DBTX, instanceID uuid.UUI
 		&i.ConvergedGeneration,
 		&i.Revision,
 		&i.Attempts,
+		&i.Recovering,
+		&i.Ports,
 		&i.ExcludedHosts,
 		&i.NextWakeAt,
 		&i.DeadlineAt,
@@ -418,6 +490,7 @@ func (q *Queries) ReadInstance(ctx context.Context, db DBTX, instanceID uuid.UUI
 		&i.DeletedAt,
 		&i.IntentReal,
 		&i.QuotaHeld,
+		&i.Interrupted,
 	)
 	return i, err
 }
@@ -427,12 +500,12 @@ update instances set
   desired = $1, run = $2, converged_generation = $3,
   intent_at = case when $4::bigint <> generation then greatest(biz_now(), intent_at) else intent_at end,
   generation = $4,
-  attempts = $5, excluded_hosts = $6, next_wake_at = $7, deadline_at = $8,
-  status = $9, status_code = $10, status_detail = $11, ever_ran = $12,
-  operation_id = $13, started_at = $14,
-  deleted_at = case when $9 = 'deleted' and deleted_at is null then greatest(biz_now(), intent_at) else deleted_at end,
+  attempts = $5, recovering = $6, excluded_hosts = $7, next_wake_at = $8, deadline_at = $9,
+  status = $10, status_code = $11, status_detail = $12, ever_ran = $13,
+  operation_id = $14, started_at = $15,
+  deleted_at = case when $10 = 'deleted' and deleted_at is null then greatest(biz_now(), intent_at) else deleted_at end,
   revision = revision + 1
-where org_id = $15 and id = $16 and revision = $17
+where org_id = $16 and id = $17 and revision = $18
 `
 
 type SaveInstanceParams struct {
@@ -441,6 +514,7 @@ type SaveInstanceParams struct {
 	ConvergedGeneration int64
 	Generation          int64
 	Attempts            int32
+	Recovering          bool
 	ExcludedHosts       []uuid.UUID
 	NextWakeAt          *time.Time
 	DeadlineAt          *time.Time
@@ -462,6 +536,7 @@ func (q *Queries) SaveInstance(ctx context.Context, db DBTX, arg SaveInstancePar
 		arg.ConvergedGeneration,
 		arg.Generation,
 		arg.Attempts,
+		arg.Recovering,
 		arg.ExcludedHosts,
 		arg.NextWakeAt,
 		arg.DeadlineAt,
