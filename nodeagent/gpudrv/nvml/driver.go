@@ -3,16 +3,17 @@
 package nvml
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	lib "github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/tranche-cloud/tranche/nodeagent/gpudrv"
+	"github.com/tranche-cloud/tranche/nodeagent/gpudrv/internal/blocking"
 )
 
 const opRead = "read"
@@ -20,11 +21,11 @@ const opRead = "read"
 // driver is the adapter. Handles are looked up by UUID on each call: indices and
 // handles change under resets.
 type driver struct {
-	gpudrv.Frozen
-	gpudrv.Unobserved
 	api    lib.Interface
-	smi    string
+	config Config
 	bootID string
+	calls  blocking.Calls
+	gpm    sampler
 
 	mu    sync.Mutex
 	known []gpudrv.Ref // every GPU seen since Open, so that lost ones stay listed
@@ -46,152 +47,28 @@ func Open(c Config) (gpudrv.Driver, error) {
 	if ret := api.Init(); ret != lib.SUCCESS {
 		return nil, gpudrv.Refuse(kindOf(ret), "open", "", "load NVML: %s", errorText(ret))
 	}
-	return &driver{
-		Frozen:     gpudrv.Frozen{Why: "this version does not change real GPUs"},
-		Unobserved: gpudrv.Unobserved{Unseen: "this version does not watch real GPUs"},
-		api:        api, smi: c.SMI, bootID: strings.TrimSpace(string(boot)),
-	}, nil
+	return &driver{api: api, config: c, bootID: strings.TrimSpace(string(boot))}, nil
 }
 
-// Close implements gpudrv.Driver.
+// closeFor is how long Close waits for calls that are in the library.
+const closeFor = 2 * time.Second
+
+// Close implements gpudrv.Driver. Hung if calls do not come back: the library
+// then stays open until the process ends.
 func (d *driver) Close() error {
-	if ret := d.api.Shutdown(); ret != lib.SUCCESS {
-		return gpudrv.Refuse(kindOf(ret), "close", "", "%s", errorText(ret))
-	}
-	return nil
+	return d.calls.Finish(closeFor, "close", func() error {
+		d.gpm.free()
+		if ret := d.api.Shutdown(); ret != lib.SUCCESS {
+			return gpudrv.Refuse(kindOf(ret), "close", "", "%s", errorText(ret))
+		}
+		return nil
+	})
 }
 
 // has says whether the installed library knows a function: calling a missing one
 // would end the process.
 func (d *driver) has(symbol string) bool {
 	return d.api.Extensions().LookupSymbol(symbol) == nil
-}
-
-// errorText names a return code without asking the library, which may not be
-// loaded.
-func errorText(ret lib.Return) string {
-	if text, ok := codes[ret]; ok {
-		return text
-	}
-	return fmt.Sprintf("NVML code %d", int(ret))
-}
-
-var codes = map[lib.Return]string{
-	lib.ERROR_UNINITIALIZED:             "UNINITIALIZED",
-	lib.ERROR_INVALID_ARGUMENT:          "INVALID_ARGUMENT",
-	lib.ERROR_NOT_SUPPORTED:             "NOT_SUPPORTED",
-	lib.ERROR_NO_PERMISSION:             "NO_PERMISSION",
-	lib.ERROR_NOT_FOUND:                 "NOT_FOUND",
-	lib.ERROR_INSUFFICIENT_SIZE:         "INSUFFICIENT_SIZE",
-	lib.ERROR_DRIVER_NOT_LOADED:         "DRIVER_NOT_LOADED",
-	lib.ERROR_TIMEOUT:                   "TIMEOUT",
-	lib.ERROR_LIBRARY_NOT_FOUND:         "LIBRARY_NOT_FOUND",
-	lib.ERROR_FUNCTION_NOT_FOUND:        "FUNCTION_NOT_FOUND",
-	lib.ERROR_GPU_IS_LOST:               "GPU_IS_LOST",
-	lib.ERROR_RESET_REQUIRED:            "RESET_REQUIRED",
-	lib.ERROR_OPERATING_SYSTEM:          "OPERATING_SYSTEM",
-	lib.ERROR_LIB_RM_VERSION_MISMATCH:   "LIB_RM_VERSION_MISMATCH",
-	lib.ERROR_IN_USE:                    "IN_USE",
-	lib.ERROR_NO_DATA:                   "NO_DATA",
-	lib.ERROR_INSUFFICIENT_RESOURCES:    "INSUFFICIENT_RESOURCES",
-	lib.ERROR_ARGUMENT_VERSION_MISMATCH: "ARGUMENT_VERSION_MISMATCH",
-	lib.ERROR_DEPRECATED:                "DEPRECATED",
-	lib.ERROR_NOT_READY:                 "NOT_READY",
-	lib.ERROR_UNKNOWN:                   "UNKNOWN",
-}
-
-// kindOf maps a return code to the port's kinds.
-func kindOf(ret lib.Return) gpudrv.Kind {
-	switch ret {
-	case lib.ERROR_NOT_SUPPORTED, lib.ERROR_FUNCTION_NOT_FOUND, lib.ERROR_LIBRARY_NOT_FOUND,
-		lib.ERROR_DRIVER_NOT_LOADED, lib.ERROR_ARGUMENT_VERSION_MISMATCH, lib.ERROR_DEPRECATED:
-		return gpudrv.Unsupported
-	case lib.ERROR_NOT_FOUND:
-		return gpudrv.NotFound
-	case lib.ERROR_INVALID_ARGUMENT:
-		return gpudrv.Invalid
-	case lib.ERROR_GPU_IS_LOST:
-		return gpudrv.GPULost
-	case lib.ERROR_RESET_REQUIRED:
-		return gpudrv.NeedsReset
-	case lib.ERROR_IN_USE:
-		return gpudrv.InUse
-	case lib.ERROR_INSUFFICIENT_RESOURCES:
-		return gpudrv.NoRoom
-	case lib.ERROR_TIMEOUT:
-		return gpudrv.Hung
-	case lib.ERROR_LIB_RM_VERSION_MISMATCH:
-		return gpudrv.Mismatch
-	default:
-		return gpudrv.Broken
-	}
-}
-
-func fail(uuid string, ret lib.Return, what string) error {
-	return gpudrv.Refuse(kindOf(ret), opRead, uuid, "%s: %s", what, errorText(ret))
-}
-
-// value turns a reading with its code into a tri-state value.
-func value[T any](v T, ret lib.Return) gpudrv.Value[T] {
-	switch ret {
-	case lib.SUCCESS:
-		return gpudrv.Reported(v)
-	case lib.ERROR_NOT_SUPPORTED, lib.ERROR_FUNCTION_NOT_FOUND, lib.ERROR_NOT_FOUND, lib.ERROR_NO_DATA:
-		return gpudrv.NotReported[T](errorText(ret))
-	default:
-		return gpudrv.Failed[T](errorText(ret))
-	}
-}
-
-// convert is value with a conversion of the reading.
-func convert[A, B any](a A, ret lib.Return, f func(A) B) gpudrv.Value[B] {
-	if ret != lib.SUCCESS {
-		var zero B
-		return value(zero, ret)
-	}
-	return gpudrv.Reported(f(a))
-}
-
-// within runs a library call that cannot be interrupted, and gives up on it when
-// the context ends.
-func within[T any](ctx context.Context, uuid string, f func() (T, error)) (T, error) {
-	type result struct {
-		v   T
-		err error
-	}
-	var zero T
-	if err := ctx.Err(); err != nil {
-		return zero, gpudrv.Refuse(gpudrv.Hung, opRead, uuid, "no time left").Because(err)
-	}
-	done := make(chan result, 1)
-	go func() {
-		v, err := f()
-		done <- result{v, err}
-	}()
-	select {
-	case r := <-done:
-		return r.v, r.err
-	case <-ctx.Done():
-		return zero, gpudrv.Refuse(gpudrv.Hung, opRead, uuid, "no answer in time").Because(ctx.Err())
-	}
-}
-
-// on runs calls on the handle of a GPU.
-func on[T any](ctx context.Context, d *driver, uuid string, f func(lib.Device) (T, error)) (T, error) {
-	return within(ctx, uuid, func() (T, error) {
-		dev, ret := d.api.DeviceGetHandleByUUID(uuid)
-		if ret == lib.SUCCESS {
-			return f(dev)
-		}
-		var zero T
-		if d.wasSeen(uuid) && ret == lib.ERROR_NOT_FOUND {
-			return zero, gpudrv.Refuse(gpudrv.GPULost, opRead, uuid, "gpu was there and is gone")
-		}
-		if ret == lib.ERROR_INVALID_ARGUMENT {
-			ret = lib.ERROR_NOT_FOUND // a UUID in a form that this driver does not use
-		}
-		return zero, fail(uuid, ret, "find gpu")
-	})
 }
 
 func (d *driver) wasSeen(uuid string) bool {

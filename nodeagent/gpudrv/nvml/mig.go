@@ -122,8 +122,8 @@ func (d *driver) Placements(ctx context.Context, uuid string, profile int) (gpud
 var usualSMI = []string{"/usr/bin/nvidia-smi", "/usr/local/nvidia/bin/nvidia-smi", "/usr/local/bin/nvidia-smi"}
 
 func (d *driver) smiPath() (string, error) {
-	if d.smi != "" {
-		return d.smi, nil
+	if d.config.SMI != "" {
+		return d.config.SMI, nil
 	}
 	for _, p := range usualSMI {
 		if st, err := os.Stat(p); err == nil && st.Mode().IsRegular() {
@@ -165,31 +165,33 @@ func (d *driver) askSMI(ctx context.Context, uuid, pci string, profile int) ([]g
 
 // GPUInstances implements gpudrv.Reader.
 func (d *driver) GPUInstances(ctx context.Context, uuid string) ([]gpudrv.GPUInstance, error) {
-	return on(ctx, d, uuid, func(dev lib.Device) ([]gpudrv.GPUInstance, error) {
-		out := []gpudrv.GPUInstance{}
-		if !migMode(dev).Or(gpudrv.MIGMode{}).Current {
-			return out, nil
-		}
-		infos, err := enumerate(dev, uuid)
-		if err != nil {
-			return nil, err
-		}
-		for _, p := range infos {
-			list, ret := dev.GetGpuInstances(&lib.GpuInstanceProfileInfo{Id: p.v2.Id, InstanceCount: p.v2.InstanceCount})
-			if ret != lib.SUCCESS {
-				return nil, fail(uuid, ret, "list gpu instances")
-			}
-			for _, gi := range list {
-				in, err := describe(gi, uuid)
-				if err != nil {
-					return nil, err
-				}
-				out = append(out, in)
-			}
-		}
-		slices.SortFunc(out, func(a, b gpudrv.GPUInstance) int { return cmp.Compare(a.ID, b.ID) })
+	return on(ctx, d, uuid, func(dev lib.Device) ([]gpudrv.GPUInstance, error) { return instances(dev, uuid) })
+}
+
+func instances(dev lib.Device, uuid string) ([]gpudrv.GPUInstance, error) {
+	out := []gpudrv.GPUInstance{}
+	if !migMode(dev).Or(gpudrv.MIGMode{}).Current {
 		return out, nil
-	})
+	}
+	infos, err := enumerate(dev, uuid)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range infos {
+		list, ret := dev.GetGpuInstances(&lib.GpuInstanceProfileInfo{Id: p.v2.Id, InstanceCount: p.v2.InstanceCount})
+		if ret != lib.SUCCESS {
+			return nil, fail(uuid, ret, "list gpu instances")
+		}
+		for _, gi := range list {
+			in, err := describe(gi, uuid)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, in)
+		}
+	}
+	slices.SortFunc(out, func(a, b gpudrv.GPUInstance) int { return cmp.Compare(a.ID, b.ID) })
+	return out, nil
 }
 
 func describe(gi lib.GpuInstance, uuid string) (gpudrv.GPUInstance, error) {

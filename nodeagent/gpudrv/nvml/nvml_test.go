@@ -18,7 +18,7 @@ import (
 // The tests need a machine with an NVIDIA GPU; they change nothing on it.
 func open(t *testing.T) gpudrv.Driver {
 	t.Helper()
-	d, err := nvml.Open(nvml.Config{})
+	d, err := nvml.Open(nvml.Config{LeaveSettings: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
 	return d
@@ -28,20 +28,47 @@ func TestReadsConform(t *testing.T) {
 	gpudrvtest.ReadOnly(t, open(t))
 }
 
-func TestNothingCanBeChanged(t *testing.T) {
+func TestSettingsAreLeft(t *testing.T) {
 	d := open(t)
-	refs, err := d.GPUs(t.Context())
+	ctx := t.Context()
+	refs, err := d.GPUs(ctx)
 	require.NoError(t, err)
 	for _, r := range refs {
-		before, err := d.MIGMode(t.Context(), r.UUID)
+		before, err := d.Settings(ctx, r.UUID)
 		require.NoError(t, err)
-		require.Equal(t, gpudrv.Unsupported, gpudrv.KindOf(d.SetMode(t.Context(), r.UUID, gpu.MIGMode())))
-		_, err = d.CreateShare(t.Context(), r.UUID, 0)
-		require.Equal(t, gpudrv.Unsupported, gpudrv.KindOf(err))
-		after, err := d.MIGMode(t.Context(), r.UUID)
+		mig, err := d.MIGMode(ctx, r.UUID)
+		require.NoError(t, err)
+		_, noPlace := d.CreateGPUInstance(ctx, r.UUID, 19, gpudrv.Placement{Start: 0, Size: 1})
+		_, noShare := d.CreateShare(ctx, r.UUID, 0)
+		for call, err := range map[string]error{
+			"mig": d.SetMode(ctx, r.UUID, gpu.MIGMode()), "instance": noPlace, "share": noShare,
+			"reset": d.Reset(ctx, r.UUID), "turns": d.SetTimeslice(ctx, r.UUID, gpudrv.TimesliceLong),
+			"compute mode": d.SetComputeMode(ctx, r.UUID, gpudrv.ComputeProhibited),
+		} {
+			require.Equal(t, gpudrv.Unsupported, gpudrv.KindOf(err), "%s: %v", call, err)
+		}
+		require.NoError(t, d.SetMode(ctx, r.UUID, gpu.WholeMode()), "nothing to do")
+		require.Equal(t, gpudrv.Invalid, gpudrv.KindOf(d.SetComputeMode(ctx, r.UUID, "any")))
+		after, err := d.Settings(ctx, r.UUID)
 		require.NoError(t, err)
 		require.Equal(t, before, after)
+		migAfter, err := d.MIGMode(ctx, r.UUID)
+		require.NoError(t, err)
+		require.Equal(t, mig, migAfter)
 	}
+}
+
+func TestAWatcherWaitsAndCloses(t *testing.T) {
+	d := open(t)
+	w, err := d.Watch(t.Context())
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, err = w.Next(ctx)
+	require.Equal(t, gpudrv.Hung, gpudrv.KindOf(err))
+	require.NoError(t, w.Close())
+	_, err = w.Next(t.Context())
+	require.Equal(t, gpudrv.Broken, gpudrv.KindOf(err))
 }
 
 func TestAnInventoryIsQuick(t *testing.T) {

@@ -7,8 +7,10 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	lib "github.com/NVIDIA/go-nvml/pkg/nvml"
 
@@ -18,7 +20,7 @@ import (
 
 // Host implements gpudrv.Reader.
 func (d *driver) Host(ctx context.Context) (gpudrv.Host, error) {
-	return within(ctx, "", func() (gpudrv.Host, error) {
+	return within(ctx, d, "", func() (gpudrv.Host, error) {
 		h := gpudrv.Host{Driver: "nvml", BootID: d.bootID}
 		h.DriverVersion = value(d.api.SystemGetDriverVersion())
 		h.LibraryVersion = value(d.api.SystemGetNVMLVersion())
@@ -36,7 +38,7 @@ func (d *driver) Host(ctx context.Context) (gpudrv.Host, error) {
 }
 
 // GPUs implements gpudrv.Reader.
-func (d *driver) GPUs(ctx context.Context) ([]gpudrv.Ref, error) { return within(ctx, "", d.list) }
+func (d *driver) GPUs(ctx context.Context) ([]gpudrv.Ref, error) { return within(ctx, d, "", d.list) }
 
 var architectures = map[lib.DeviceArchitecture]string{
 	lib.DEVICE_ARCH_VOLTA: "volta", lib.DEVICE_ARCH_TURING: "turing", lib.DEVICE_ARCH_AMPERE: "ampere",
@@ -146,24 +148,61 @@ func migMode(dev lib.Device) gpudrv.Value[gpudrv.MIGMode] {
 	}, ret)
 }
 
-// Shares implements gpudrv.Reader: none, because a GPU here is whole or in MIG.
+// Shares implements gpudrv.Reader: none, because the hardware knows none.
 func (d *driver) Shares(ctx context.Context, uuid string) ([]gpudrv.Share, error) {
 	return on(ctx, d, uuid, func(lib.Device) ([]gpudrv.Share, error) { return []gpudrv.Share{}, nil })
 }
 
-// Processes implements gpudrv.Reader.
+// Processes implements gpudrv.Reader: the clients of an MPS server are listed
+// apart from the others, under their own numbers.
 func (d *driver) Processes(ctx context.Context, uuid string) ([]gpudrv.Process, error) {
-	return on(ctx, d, uuid, func(dev lib.Device) ([]gpudrv.Process, error) {
-		list, ret := dev.GetComputeRunningProcesses()
-		if ret != lib.SUCCESS {
-			return nil, fail(uuid, ret, "list processes")
+	return on(ctx, d, uuid, func(dev lib.Device) ([]gpudrv.Process, error) { return processes(dev, uuid) })
+}
+
+func processes(dev lib.Device, uuid string) ([]gpudrv.Process, error) {
+	list, ret := dev.GetComputeRunningProcesses()
+	if ret != lib.SUCCESS {
+		return nil, fail(uuid, ret, "list processes")
+	}
+	clients, ret := dev.GetMPSComputeRunningProcesses()
+	if ret != lib.SUCCESS && ret != lib.ERROR_NOT_SUPPORTED && ret != lib.ERROR_FUNCTION_NOT_FOUND {
+		return nil, fail(uuid, ret, "list MPS processes")
+	}
+	busy := utilisation(dev)
+	out := make([]gpudrv.Process, 0, len(list)+len(clients))
+	for _, p := range append(list, clients...) {
+		entry := process(p)
+		twice := func(o gpudrv.Process) bool { return o.PID == entry.PID && o.GPUInstance == entry.GPUInstance }
+		if slices.ContainsFunc(out, twice) {
+			continue
 		}
-		out := make([]gpudrv.Process, 0, len(list))
-		for _, p := range list {
-			out = append(out, process(p))
+		entry.SMPercent = busy(p.Pid)
+		out = append(out, entry)
+	}
+	return out, nil
+}
+
+// utilisation reads how busy each process kept the SMs during the last seconds.
+// Without samples, or where the GPU does not count that, nothing is reported.
+func utilisation(dev lib.Device) func(pid uint32) gpudrv.Value[int64] {
+	const lookBack = 3 * time.Second
+	since := time.Now().Add(-lookBack).UnixMicro()
+	samples, ret := dev.GetProcessUtilization(uint64(since))
+	if ret != lib.SUCCESS {
+		return func(uint32) gpudrv.Value[int64] { return value(int64(0), ret) }
+	}
+	return func(pid uint32) gpudrv.Value[int64] {
+		newest := -1
+		for i, s := range samples {
+			if s.Pid == pid && (newest < 0 || s.TimeStamp > samples[newest].TimeStamp) {
+				newest = i
+			}
 		}
-		return out, nil
-	})
+		if newest < 0 {
+			return gpudrv.NotReported[int64]("no sample of this process")
+		}
+		return gpudrv.Reported(int64(samples[newest].SmUtil))
+	}
 }
 
 func process(p lib.ProcessInfo) gpudrv.Process {
@@ -209,6 +248,7 @@ func (d *driver) Settings(ctx context.Context, uuid string) (gpudrv.Settings, er
 		s.PowerLimitMilli = convert(limit, ret, wide)
 		accounting, ret := dev.GetAccountingMode()
 		s.Accounting = convert(accounting, ret, enabled)
+		s.Timeslice = gpudrv.NotReported[string]("NVML does not say; it is default after a boot")
 		return s, nil
 	})
 }
@@ -322,18 +362,13 @@ func numaNode(dev lib.Device, otherwise gpudrv.Value[int]) gpudrv.Value[int] {
 
 // nvlinks counts the links that are up.
 func nvlinks(dev lib.Device) gpudrv.Value[int] {
-	const maxLinks = 18
-	up, answered := 0, false
-	for link := range maxLinks {
-		state, ret := dev.GetNvLinkState(link)
-		if ret == lib.ERROR_INVALID_ARGUMENT {
-			break
-		}
-		if ret != lib.SUCCESS && !answered {
-			return value(0, ret)
-		}
-		answered = true
-		if ret == lib.SUCCESS && enabled(state) {
+	list, ret := links(dev)
+	if ret != lib.SUCCESS {
+		return value(0, ret)
+	}
+	up := 0
+	for _, l := range list {
+		if l.Up.Or(false) {
 			up++
 		}
 	}
