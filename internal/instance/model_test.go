@@ -34,6 +34,7 @@ func (m *model) request(d instance.Desired) {
 	if d == instance.WantRunning {
 		v.Run++
 	}
+	v.Recovering = false
 	v.Desired, v.Generation, v.Attempts, v.Failure, v.IntentAt = d, v.Generation+1, 0, instance.Problem{}, m.at
 	for i, a := range v.Assignments {
 		if a.State == instance.Claimed || a.State == instance.Applied {
@@ -61,6 +62,9 @@ func (m *model) carryOut(s instance.Step) bool {
 	v := &m.view
 	switch s.Do {
 	case instance.DoPlace:
+		if m.room == 0 && v.Recovering {
+			return false // tried again later, for as long as it takes
+		}
 		if m.room == 0 {
 			m.fail(instance.Problem{Code: "capacity.none"})
 			return true
@@ -80,10 +84,13 @@ func (m *model) carryOut(s instance.Step) bool {
 		m.fail(s.Problem)
 	case instance.DoStop:
 		v.Desired, v.Failure = instance.WantStopped, s.Problem
+	case instance.DoRecover:
+		v.Run++
+		v.Recovering, v.Attempts, v.Failure = true, 0, s.Problem
 	case instance.DoReleaseQuota:
 		v.QuotaHeld = false
 	case instance.DoFinish:
-		v.Converged = v.Generation
+		v.Converged, v.Recovering = v.Generation, false
 		if v.Desired == instance.WantRunning {
 			v.Failure = instance.Problem{}
 		}
@@ -95,6 +102,7 @@ func (m *model) carryOut(s instance.Step) bool {
 
 func (m *model) fail(p instance.Problem) {
 	m.view.Desired, m.view.Failure, m.view.Converged = instance.WantStopped, p, m.view.Generation
+	m.view.Recovering = false
 }
 
 // settle carries steps out until one waits or nothing is due.
@@ -126,6 +134,14 @@ func (m *model) see(i int, state instance.RunState) {
 	}
 	if state == instance.RunExited || state == instance.RunFailed {
 		a.Reason = instance.Problem{Code: "run.ended"}
+	}
+}
+
+// breakRun is a fault of the platform that ends a run which was up.
+func (m *model) breakRun(i int) {
+	m.see(i, instance.RunFailed)
+	if a := &m.view.Assignments[i]; a.Seen == instance.RunFailed {
+		a.Reason = instance.Problem{Code: "GPU_LOST"}
 	}
 }
 

@@ -108,6 +108,10 @@ var causes = []struct {
 	{"runs", func(m *model) { m.each(func(i int) { m.see(i, instance.RunRunning) }) }},
 	{"ended", func(m *model) { m.each(func(i int) { m.see(i, instance.RunExited) }) }},
 	{"refused", func(m *model) { m.each(func(i int) { m.see(i, instance.RunFailed) }) }},
+	{"fault, recovery restart", func(m *model) {
+		m.view.Recovery = instance.Restart
+		m.each(m.breakRun)
+	}},
 	{"released", func(m *model) { m.each(m.acknowledge) }},
 	{"host silent", func(m *model) { m.each(func(i int) { m.view.Assignments[i].HostUnknown = true }) }},
 	{"host back", func(m *model) { m.each(func(i int) { m.view.Assignments[i].HostUnknown = false }) }},
@@ -128,7 +132,7 @@ func (m *model) abstract() string {
 		parts = append(parts, fmt.Sprint(a.Run == v.Run, a.State, a.Seen, a.HostUnknown))
 	}
 	slices.Sort(parts)
-	return fmt.Sprint(v.Desired, v.EverRan, v.Failure.IsZero(), v.Converged == v.Generation, v.Attempts, m.room == 0, slices.Compact(parts))
+	return fmt.Sprint(v.Desired, v.EverRan, v.Recovering, v.Recovery, v.Failure.IsZero(), v.Converged == v.Generation, v.Attempts, m.room == 0, slices.Compact(parts))
 }
 
 func (m *model) clone() *model {

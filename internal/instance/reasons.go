@@ -1,6 +1,9 @@
 package instance
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Blame says whose doing the end or the refusal of a run is.
 type Blame int
@@ -91,36 +94,56 @@ func BlameOf(code string) Blame {
 	return r.blame
 }
 
-// sentences begin what a tenant is told; the agent's own detail follows.
-var sentences = map[string]string{
-	"image.not_found":      "The registry has no such image.",
-	"image.unauthorized":   "The registry wants other credentials for the image.",
-	"image.refused":        "The image is not allowed here, or is too large.",
-	"image.unavailable":    "The registry does not answer, or too slowly.",
-	"image.invalid":        "The image cannot be used.",
-	"command.missing":      "Neither the request nor the image names a command.",
-	"command.failed":       "The command is not in the image, or cannot be run.",
-	"limit.invalid":        "A limit is below the minimum or above what the host has.",
-	"gpu.client_ended":     "A program of the instance was ended because it went past its share of the GPU.",
-	"run.out_of_memory":    "The instance used more memory than it has.",
-	"port.in_use":          "A published port was taken on the host.",
-	"gpu.in_use":           "The GPU was not free.",
-	"gpu.fault":            "The GPU failed.",
-	"gpu.unsupported":      "The GPU does not support what was asked of it.",
-	"host.rebooted":        "The host was rebooted.",
-	"host.driver_mismatch": "The host's GPU driver was changed while it was in use.",
-	"run.lost":             "The run is not on its host any more.",
-	"runtime.unavailable":  "The host's container runtime does not work.",
-	"scrub.failed":         "The GPU could not be cleaned.",
+// Code is a public problem code that the end or the refusal of a run can have.
+type Code struct {
+	Name, Title string
+	Sentence    string // begins what a tenant is told; the agent's detail follows
+	Remedy      string
+	Tenant      bool // the tenant's doing
 }
 
-// Codes lists every public problem code that a run's end or refusal can have.
-func Codes() []string {
-	out := make([]string, 0, len(sentences))
-	for code := range sentences {
-		out = append(out, code)
+// Codes lists them, by name.
+func Codes() []Code { return slices.Clone(codes) }
+
+var codes = []Code{
+	{"command.failed", "Command failed", "The command is not in the image, or cannot be run.", "Correct `command`, or the image.", true},
+	{"command.missing", "No command", "Neither the request nor the image names a command.", "Give a `command`.", true},
+	{"gpu.client_ended", "Program ended", "A program of the instance was ended because it went past its share of the GPU.", "Use less, or choose a larger offer.", true},
+	{"gpu.fault", "GPU fault", "The GPU failed.", "Nothing: the time is not billed, and `recovery: restart` starts the instance again.", false},
+	{"gpu.in_use", "GPU in use", "The GPU was not free.", "Try again.", false},
+	{"gpu.unsupported", "Not supported by the GPU", "The GPU does not support what was asked of it.", "Choose another offer.", false},
+	{"host.driver_mismatch", "Driver mismatch", "The host's GPU driver was changed while it was in use.", "Try again.", false},
+	{"host.rebooted", "Host rebooted", "The host was rebooted.", "Nothing: the time is not billed, and `recovery: restart` starts the instance again.", false},
+	{"image.invalid", "Unusable image", "The image cannot be used.", "Name an image for this platform.", true},
+	{"image.not_found", "No such image", "The registry has no such image.", "Check the image's name and tag.", true},
+	{"image.refused", "Image refused", "The image is not allowed here, or is too large.", "Choose another image.", true},
+	{"image.unauthorized", "Image needs a login", "The registry wants other credentials for the image.", "Add a registry login, or correct it.", true},
+	{"image.unavailable", "Image unavailable", "The registry does not answer, or too slowly.", "Try again later, or use another registry.", true},
+	{"limit.invalid", "Limit out of range", "A limit is below the minimum or above what the host has.", "Correct the limit.", true},
+	{"port.in_use", "Port in use", "A published port was taken on the host.", "Try again.", false},
+	{"run.exited", "Run ended", "The main process of the instance ended.", "Look at the logs, and start the instance again.", true},
+	{"run.lost", "Run lost", "The run is not on its host any more.", "Nothing: the time is not billed, and `recovery: restart` starts the instance again.", false},
+	{"run.out_of_memory", "Out of memory", "The instance used more memory than it has.", "Use less, or choose a larger offer.", true},
+	{"run.unproven", "Run unproven", "The host does not show that the run goes on.", "Wait: it is not billed meanwhile.", false},
+	{"runtime.unavailable", "Runtime unavailable", "The host's container runtime does not work.", "Try again.", false},
+	{"scrub.failed", "GPU not clean", "The GPU could not be cleaned.", "Try again.", false},
+}
+
+func codeOf(name string) Code {
+	for _, c := range codes {
+		if c.Name == name {
+			return c
+		}
 	}
-	return out
+	return Code{}
+}
+
+// RemedyOf says what a tenant can do about a problem of a run.
+func RemedyOf(code string) string {
+	if c := codeOf(code); c.Remedy != "" {
+		return c.Remedy
+	}
+	return "Try again, or choose another offer."
 }
 
 // Public turns an agent's reason into what its tenant is told: a stable code, and a
@@ -130,9 +153,9 @@ func Public(p Problem) Problem {
 	if !ok {
 		return p
 	}
-	detail := sentences[r.public]
+	detail := codeOf(r.public).Sentence
 	if p.Detail != "" {
-		detail += " " + strings.TrimSuffix(p.Detail, ".") + "."
+		detail += " (" + strings.TrimSuffix(p.Detail, ".") + ")"
 	}
 	return Problem{Code: r.public, Detail: detail}
 }
