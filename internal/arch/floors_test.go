@@ -56,6 +56,7 @@ var floors = []struct {
 	{"internal/agentlink", 2},
 	{"internal/auth", 2},
 	{"internal/outbox", 2},
+	{"internal/sshcert", 2},
 	{"billing/render", 2},
 
 	{"internal/app", 3},
@@ -83,6 +84,7 @@ var narrow = []struct {
 	{"nodeagent", []string{
 		"nodeagent", "internal/agentlink", "internal/gpu", "internal/placement", "internal/instance",
 		"internal/host", "internal/metering", "internal/id", "internal/fault", "internal/clock", "internal/units",
+		"internal/sshcert",
 	}, "a host holds no database credential and no control-plane code; it shares geometry and the protocol"},
 	{"client", []string{
 		"client", "openapi/wire", "internal/id", "internal/fault", "internal/money", "internal/clock", "internal/page", "internal/units",
