@@ -33,42 +33,88 @@ func (i Identity) String() string {
 }
 
 // Of names the process that has the number now; ErrGone if none has. A process
-// that ended but was not collected by its parent counts as gone.
+// that ended but was not collected by its parent counts as gone; one whose first
+// thread ended while others run does not.
 func Of(pid int) (Identity, error) {
-	raw, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) || pid <= 0 {
+	if pid <= 0 {
 		return Identity{}, fmt.Errorf("find process %d: %w", pid, ErrGone)
 	}
+	st, err := readStat(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
-		return Identity{}, fmt.Errorf("read process %d: %w", pid, err)
+		return Identity{}, fmt.Errorf("find process %d: %w", pid, err)
 	}
-	state, started, err := parseStat(string(raw))
-	if err != nil {
-		return Identity{}, fmt.Errorf("read process %d: %w", pid, err)
-	}
-	if state == "Z" || state == "X" {
+	if st.ended() && ended(pid, stat.ended) {
 		return Identity{}, fmt.Errorf("find process %d: %w", pid, ErrGone)
 	}
-	return Identity{PID: pid, Started: started}, nil
+	return Identity{PID: pid, Started: st.started}, nil
 }
 
-// parseStat reads state and start time of /proc/PID/stat. The name in parentheses
-// may itself hold spaces and parentheses.
-func parseStat(text string) (state string, started uint64, err error) {
+// Ending says that every thread is on its way out: what the process holds is
+// being released, and it runs none of its own code any more.
+func (i Identity) Ending() bool { return !i.Alive() || ended(i.PID, stat.ending) }
+
+// ended says whether all threads of a process are as asked.
+func ended(pid int, is func(stat) bool) bool {
+	dir := filepath.Join("/proc", strconv.Itoa(pid), "task")
+	threads, err := os.ReadDir(dir)
+	if err != nil {
+		return isGone(err)
+	}
+	for _, t := range threads {
+		st, err := readStat(filepath.Join(dir, t.Name(), "stat"))
+		if errors.Is(err, ErrGone) {
+			continue
+		}
+		if err != nil || !is(st) {
+			return false
+		}
+	}
+	return true
+}
+
+func isGone(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH)
+}
+
+// stat is what the kernel says about a thread.
+type stat struct {
+	state   string
+	flags   uint64
+	started uint64
+}
+
+// exiting is the kernel's mark of a thread that is on its way out.
+const exiting = 0x4
+
+func (s stat) ended() bool  { return s.state == "Z" || s.state == "X" }
+func (s stat) ending() bool { return s.ended() || s.flags&exiting != 0 }
+
+// readStat reads a stat file. The name in parentheses may itself hold spaces and
+// parentheses.
+func readStat(path string) (stat, error) {
+	raw, err := os.ReadFile(path)
+	if isGone(err) {
+		return stat{}, ErrGone
+	}
+	if err != nil {
+		return stat{}, err
+	}
+	text := string(raw)
 	end := strings.LastIndexByte(text, ')')
 	if end < 0 {
-		return "", 0, errors.New("stat has no name")
+		return stat{}, errors.New("stat has no name")
 	}
 	fields := strings.Fields(text[end+1:])
-	const stateField, startField = 0, 19 // the third and the 22nd of the whole line
+	const stateField, flagsField, startField = 0, 6, 19 // the 3rd, 9th and 22nd of the whole line
 	if len(fields) <= startField {
-		return "", 0, errors.New("stat is too short")
+		return stat{}, errors.New("stat is too short")
 	}
-	started, err = strconv.ParseUint(fields[startField], 10, 64)
-	if err != nil {
-		return "", 0, fmt.Errorf("start time: %w", err)
+	flags, errFlags := strconv.ParseUint(fields[flagsField], 10, 64)
+	started, errStart := strconv.ParseUint(fields[startField], 10, 64)
+	if err := errors.Join(errFlags, errStart); err != nil {
+		return stat{}, fmt.Errorf("read stat: %w", err)
 	}
-	return fields[stateField], started, nil
+	return stat{state: fields[stateField], flags: flags, started: started}, nil
 }
 
 // Alive says whether this very process still runs.
