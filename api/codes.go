@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tranche-cloud/tranche/internal/fault"
+	"github.com/tranche-cloud/tranche/internal/instance"
 )
 
 const (
@@ -26,8 +27,9 @@ type problemDoc struct {
 	retryable bool   // the same request can succeed later without a change
 }
 
-// problemDocs is the table of every code the API answers with.
-var problemDocs = map[string]problemDoc{
+// problemDocs is the table of every code the API answers with, and of those that an
+// instance's status_reason and operation can carry.
+var problemDocs = withRunCodes(map[string]problemDoc{
 	"auth.missing": {fault.Unauthenticated, "No credential",
 		"The request carries no credential.",
 		"Send `Authorization: Bearer <API key or access token>`.", false},
@@ -103,6 +105,20 @@ var problemDocs = map[string]problemDoc{
 	"internal": {fault.Internal, "Internal error",
 		"Something went wrong on our side.",
 		"Try again; if it persists, send us the request id.", true},
+})
+
+// withRunCodes adds the codes of runs that ended, or were refused by a host.
+func withRunCodes(docs map[string]problemDoc) map[string]problemDoc {
+	for _, c := range instance.Codes() {
+		kind := fault.Unavailable
+		if c.Tenant {
+			kind = fault.Unprocessable
+		}
+		docs[c.Name] = problemDoc{
+			kind, c.Title, c.Sentence + " An instance's status_reason, or its operation, carries this code.", c.Remedy, !c.Tenant,
+		}
+	}
+	return docs
 }
 
 func invalid(code, detail string, fields ...fault.Field) *fault.Error {

@@ -16,6 +16,7 @@ import (
 	"github.com/tranche-cloud/tranche/api"
 	"github.com/tranche-cloud/tranche/internal/auth"
 	"github.com/tranche-cloud/tranche/internal/id"
+	"github.com/tranche-cloud/tranche/internal/instance"
 	"github.com/tranche-cloud/tranche/openapi"
 )
 
@@ -39,7 +40,7 @@ func (r row) concrete(project string) string {
 		"{organization}": id.New[id.Org]().String(), "{api_key}": id.New[id.Key]().String(),
 		"{invoice}": id.New[id.Invoice]().String(), "{join_token}": id.New[id.JoinToken]().String(),
 		"{host}": id.New[id.Host]().String(), "{offer}": "nothing", "{price_book}": id.New[id.PriceBook]().String(),
-		"{period}": "1999-01",
+		"{period}": "1999-01", "{gpu}": id.New[id.GPU]().String(), "{registry_login}": id.New[id.RegistryLogin]().String(),
 	}
 	path := r.path
 	for name, value := range ids {
@@ -89,6 +90,9 @@ func TestEveryOperationHasItsPolicyRow(t *testing.T) {
 func TestEveryOperationIsDescribed(t *testing.T) {
 	known := api.ProblemCodes()
 	used := map[string]bool{"capacity.none": true} // of operations, not of answers
+	for _, c := range instance.Codes() {
+		used[c.Name] = true // of instances and operations
+	}
 	for _, r := range rows(t) {
 		require.NotEmpty(t, r.op.Summary, r.id)
 		require.Contains(t, []any{"read", "write", "launch"}, r.op.Extensions["x-rate-class"], r.id)

@@ -43,7 +43,8 @@ const (
 	drainWithin  = 2 * time.Second
 )
 
-// Config is what a gateway needs. App must have Store, Clock and Authority.
+// Config is what a gateway needs. App must have Store, Clock and Authority, and Box
+// to hand secrets to hosts.
 type Config struct {
 	App    *app.App
 	Listen string   // host:port; port 0 picks a free one
@@ -93,6 +94,9 @@ func New(ctx context.Context, cfg Config) (*Gateway, error) {
 	if g.installation, err = cfg.App.Installation(ctx); err == nil {
 		// Streams that this gateway left open when it died are closed.
 		err = cfg.App.EndGateway(ctx, g.name)
+	}
+	if err == nil && cfg.App.Box != nil {
+		err = cfg.App.EnsureSSHAuthority(ctx)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start the gateway: %w", err), listener.Close())

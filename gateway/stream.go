@@ -229,11 +229,45 @@ func (s *stream) take(ctx context.Context, f frame) error {
 		s.g.prove(s, proof{at: f.at, uptime: time.Duration(m.Proof.GetUptimeMs()) * time.Millisecond})
 		return nil
 	case *agentv1.SessionRequest_Event:
-		s.g.log.Info("agent event", "host_id", s.session.Host.String(),
-			"kind", m.Event.GetKind(), "subject", m.Event.GetSubject(), "detail", m.Event.GetDetail())
-		return nil
+		e, err := agentlink.EventIn(m.Event)
+		if err != nil {
+			return err
+		}
+		return s.taken(s.g.app.TakeEvent(ctx, s.session, f.at, e))
+	case *agentv1.SessionRequest_Samples:
+		x, err := agentlink.SamplesIn(m.Samples)
+		if err != nil {
+			return err
+		}
+		return s.taken(s.g.app.TakeSamples(ctx, s.session, f.at, x))
+	case *agentv1.SessionRequest_SecretsRequest:
+		return s.secrets(ctx, m.SecretsRequest)
 	}
 	return fmt.Errorf("frame %d is of no known kind", s.sequence)
+}
+
+// taken acknowledges what a host may drop from its spool.
+func (s *stream) taken(through uint64, err error) error {
+	if err != nil {
+		return err
+	}
+	return s.wire.Send(&agentv1.SessionResponse{Frame: &agentv1.SessionResponse_Taken{Taken: &agentv1.Taken{Through: through}}})
+}
+
+// secrets answers at once; the answer is sent and forgotten.
+func (s *stream) secrets(ctx context.Context, m *agentv1.SecretsRequest) error {
+	r, err := agentlink.SecretsRequestIn(m)
+	if err != nil {
+		return err
+	}
+	out, err := s.g.app.Secrets(ctx, s.session, r)
+	if err != nil {
+		return err
+	}
+	if out.Refused != "" {
+		s.g.log.Warn("secrets refused", "host_id", s.session.Host.String(), "assignment_id", r.Assignment.String(), "reason", out.Refused)
+	}
+	return s.wire.Send(&agentv1.SessionResponse{Frame: &agentv1.SessionResponse_Secrets{Secrets: agentlink.SecretsOut(out)}})
 }
 
 func (s *stream) observe(ctx context.Context, at time.Time, m *agentv1.Observed) error {

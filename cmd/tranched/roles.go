@@ -130,11 +130,7 @@ func (p *process) readAPIKeys(signing ed25519.PrivateKey, public []ed25519.Publi
 	if p.deps.Hasher, err = auth.NewHasher(pepper); err != nil {
 		return nil, err
 	}
-	kek, err := auth.ReadKey(s.key("kek"))
-	if err != nil {
-		return nil, err
-	}
-	if p.deps.Box, err = auth.NewBox(kek); err != nil {
+	if err := p.openBox(); err != nil {
 		return nil, err
 	}
 	if p.deps.TrustRoot, err = ca.ReadTrust(s.keyDir); err != nil {
@@ -163,6 +159,20 @@ func (p *process) readAPIKeys(signing ed25519.PrivateKey, public []ed25519.Publi
 	return page.NewSealer(pageKey)
 }
 
+// openBox reads the key that secrets are sealed under: the API seals them, a gateway
+// opens them for the hosts that need them.
+func (p *process) openBox() error {
+	if p.deps.Box != nil {
+		return nil
+	}
+	kek, err := auth.ReadKey(p.settings.key("kek"))
+	if err != nil {
+		return err
+	}
+	p.deps.Box, err = auth.NewBox(kek)
+	return err
+}
+
 // workerRole runs workflows, relay and loops.
 func workerRole(p *process) (func(context.Context) error, error) {
 	return func(context.Context) error {
@@ -185,6 +195,9 @@ func gatewayRole(p *process) (func(context.Context) error, error) {
 		return nil, keyTrouble(err)
 	}
 	p.deps.Authority = authority
+	if err := p.openBox(); err != nil {
+		return nil, keyTrouble(err)
+	}
 	return func(ctx context.Context) error {
 		g, err := gateway.New(ctx, gateway.Config{
 			App: p.app, Listen: p.settings.gatewayListen, Names: p.settings.gatewayNames, Log: p.log,

@@ -13,15 +13,14 @@ import (
 	"github.com/tranche-cloud/tranche/internal/money"
 	"github.com/tranche-cloud/tranche/internal/quota"
 	"github.com/tranche-cloud/tranche/internal/store"
+	"github.com/tranche-cloud/tranche/internal/units"
 )
 
 const (
 	// maxLabels bounds the labels of an instance.
 	maxLabels = 64
-	// recoveryStop is the only recovery that is sold so far.
-	recoveryStop = "stop"
 	// requestWithin is when a request that tried every host is over.
-	requestWithin = instance.MaxHosts*instance.PrepareWithin + time.Minute
+	requestWithin = instance.MaxHosts*(instance.PullWithin+instance.PrepareWithin) + time.Minute
 	// shownOfID is how many characters of the id an unnamed instance is called by.
 	shownOfID = 8
 )
@@ -38,6 +37,10 @@ type NewInstance struct {
 	Labels      map[string]string
 	ClientToken string // "": none; unique in the organization for life
 	Recovery    string
+	SSHKeys     []string
+	Ports       []Port
+	Shm         units.MiB        // 0: half of the RAM
+	Login       id.RegistryLogin // zero: the one of the image's registry, if any
 }
 
 // EnvVar is one variable of the main process: a Value, or a Secret that nobody
@@ -60,13 +63,23 @@ func (a *App) CreateInstance(ctx context.Context, c Caller, in NewInstance) (Ins
 	if err := in.check(); err != nil {
 		return Instance{}, err
 	}
+	keys, ports, err := in.checkAccess()
+	if err != nil {
+		return Instance{}, err
+	}
 	var out Instance
-	err := a.Store.ShareOrg(ctx, c.Org, func(ctx context.Context, t *store.OrgTx) error {
+	err = a.Store.ShareOrg(ctx, c.Org, func(ctx context.Context, t *store.OrgTx) error {
 		if _, err := t.Project(ctx, c.Org, in.Project); err != nil {
 			return err
 		}
 		offered, simulated, err := a.offered(ctx, t, in.Offer)
 		if err != nil {
+			return err
+		}
+		if err := checkShm(in.Shm, offered.SKU.Shape); err != nil {
+			return err
+		}
+		if err := checkLogin(ctx, t, in.Login, in.Image); err != nil {
 			return err
 		}
 		limits, held, err := t.LockQuota(ctx)
@@ -77,7 +90,9 @@ func (a *App) CreateInstance(ctx context.Context, c Caller, in NewInstance) (Ins
 		if err := quota.Check(limits, held, ask); err != nil {
 			return err
 		}
-		row, err := a.accept(ctx, t, c, in, offered, simulated)
+		row, err := a.accept(ctx, t, c, in, store.NewInstance{
+			Offer: offered, Simulated: simulated, SSHKeys: keys, Ports: ports,
+		})
 		if err != nil {
 			return err
 		}
@@ -87,15 +102,15 @@ func (a *App) CreateInstance(ctx context.Context, c Caller, in NewInstance) (Ins
 	return out, err
 }
 
-// accept writes everything that an accepted create is.
-func (a *App) accept(
-	ctx context.Context, t *store.OrgTx, c Caller, in NewInstance, offered store.PricedOffer, simulated bool,
-) (store.Instance, error) {
-	n := store.NewInstance{
-		ID: id.New[id.Instance](), Operation: id.New[id.Operation](), Project: in.Project, RequestID: c.RequestID,
-		Name: in.Name, Offer: offered, Image: in.Image, Command: in.Command, Labels: in.Labels,
-		ClientToken: in.ClientToken, Recovery: recoveryStop, Simulated: simulated,
-		DeadlineAt: a.Clock.Now().Add(requestWithin),
+// accept writes everything that an accepted create is; n has what was found out about
+// it already.
+func (a *App) accept(ctx context.Context, t *store.OrgTx, c Caller, in NewInstance, n store.NewInstance) (store.Instance, error) {
+	n.ID, n.Operation, n.Project, n.RequestID = id.New[id.Instance](), id.New[id.Operation](), in.Project, c.RequestID
+	n.Name, n.Image, n.Command, n.Labels = in.Name, in.Image, in.Command, in.Labels
+	n.ClientToken, n.Recovery, n.Shm, n.Login = in.ClientToken, in.Recovery, in.Shm, in.Login
+	n.DeadlineAt = a.Clock.Now().Add(requestWithin)
+	if n.Recovery == "" {
+		n.Recovery = string(instance.StayStopped)
 	}
 	n.Audit = c.audit(c.Org, "instance.create", n.ID.String())
 	if n.Name == "" {
@@ -147,9 +162,11 @@ func unavailableOffer(detail string) error {
 
 // check refuses what no organization could be given.
 func (in NewInstance) check() error {
-	if in.Recovery != "" && in.Recovery != recoveryStop {
-		return fault.New(fault.Invalid, "request.invalid", "Only the recovery `stop` is supported.").
-			With(fault.Field{Pointer: "/recovery", Code: "enum", Detail: "must be stop"})
+	switch instance.Recovery(in.Recovery) {
+	case "", instance.Restart, instance.RestartUnfenced, instance.StayStopped:
+	default:
+		return fault.New(fault.Invalid, "request.invalid", "There is no such recovery.").
+			With(fault.Field{Pointer: "/recovery", Code: "enum", Detail: "must be stop, restart or restart_unfenced"})
 	}
 	if len(in.Labels) > maxLabels {
 		return fault.New(fault.Invalid, "request.invalid", fmt.Sprintf("An instance has at most %d labels.", maxLabels)).

@@ -27,6 +27,9 @@ type Report struct {
 // superseded session; what was written before stays true.
 func (a *App) RecordObserved(ctx context.Context, r Report) error {
 	begun, err := a.beginReport(ctx, r)
+	if err == nil && begun && !r.Failed {
+		return a.inferAbsence(ctx, r.Session) // the unchanged full set is a complete report too
+	}
 	if err != nil || begun {
 		return err
 	}
@@ -65,7 +68,10 @@ func (a *App) settleReport(ctx context.Context, r Report) error {
 			return a.recordMissing(ctx, t, r.Session, asg)
 		})
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return a.inferAbsence(ctx, r.Session)
 }
 
 func (a *App) recordMissing(ctx context.Context, t *store.SystemTx, session store.Session, missing id.Assignment) error {
@@ -199,7 +205,7 @@ func held(v instance.View, asg id.Assignment) *instance.Assignment {
 // applyReport draws the consequences of a report of exactly the ordered fence.
 func (a *App) applyReport(ctx context.Context, t *store.SystemTx, r Report, s agentlink.Slice, o *observation) error {
 	before, status := o.cur.Seen, o.row.Status
-	o.cur.Seen, o.cur.Reason = s.RunState, s.Reason
+	o.cur.Seen, o.cur.Reason, o.cur.Credited, o.cur.Progress = s.RunState, s.Reason, s.Credited, s.Progress
 	var err error
 	switch s.RunState {
 	case instance.RunRunning:
@@ -300,13 +306,32 @@ func (a *App) ended(ctx context.Context, t *store.SystemTx, s agentlink.Slice, o
 	if err != nil || !found || !o.wanted() {
 		return err
 	}
-	if s.RunState == instance.RunExited && s.Reason.IsZero() {
-		// The tenant's own process ended; nothing of ours failed.
+	switch {
+	case o.cur.Faulted():
+		return faulted(ctx, t, o, at)
+	case s.RunState == instance.RunExited && s.Reason.IsZero(), instance.BlameOf(s.Reason.Code) == instance.Tenant:
+		// The tenant's own doing; nothing of ours failed.
 		_, err = t.CloseOpenSegment(ctx, o.asg.Org, o.asg.Instance, metering.GPU, at, "process_exited", "tenant")
 		return err
 	}
 	_, err = t.CloseByEvent(ctx, o.asg.Org, o.asg.Instance, metering.OurFault, metering.Facts{FirstSymptom: at, LastProof: at})
 	return err
+}
+
+// faulted takes a fault of the platform that ended the wanted run: usage ends at that
+// business instant, and what is lost from then on is written down until the instance
+// is back. The tenant is told the cause.
+func faulted(ctx context.Context, t *store.SystemTx, o *observation, at time.Time) error {
+	_, err := t.CloseByEvent(ctx, o.asg.Org, o.asg.Instance, metering.OurFault, metering.Facts{FirstSymptom: at, LastProof: at})
+	if err != nil {
+		return err
+	}
+	why := instance.Public(o.cur.Reason)
+	if why.IsZero() {
+		why = instance.Public(runMissing)
+	}
+	o.view.Failure = why
+	return t.OpenInterruption(ctx, &o.row, o.cur.ID, why.Code, why.Detail, o.cur.Credited, at)
 }
 
 // recordGone takes an acknowledged tombstone: only now is the capacity free.
@@ -337,7 +362,7 @@ func laterOf(a, b time.Time) time.Time {
 func observedRow(s agentlink.Slice) store.ObservedSlice {
 	o := store.ObservedSlice{
 		Key: s.Key, Assignment: s.Assignment, Fence: s.Fence, Run: s.Run, State: string(s.State),
-		RunState: s.RunState, Reason: s.Reason,
+		RunState: s.RunState, Reason: s.Reason, Progress: s.Progress, Credited: s.Credited,
 	}
 	if len(s.Slots) > 0 {
 		first := s.Slots[0]

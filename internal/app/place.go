@@ -49,6 +49,10 @@ func (p *progress) place(ctx context.Context) error {
 }
 
 func (p *progress) failNoCapacity(ctx context.Context, why placement.Explanation) error {
+	if p.view.Recovering {
+		p.patient = true // room may come, and nothing is billed meanwhile
+		return nil
+	}
 	p.app.Log.Info("no capacity", "instance_id", p.row.ID.String(), "offer", p.row.Offer, "filters", why.String())
 	if p.view.Attempts > 0 && !p.view.Failure.IsZero() {
 		// Hosts were tried and failed: their reason tells more than that none is left.

@@ -71,7 +71,12 @@ type progress struct {
 	tx   *store.SystemTx
 	view instance.View
 	row  store.InstanceRow
+	// patient says that nothing can be done now, and that this is no failure.
+	patient bool
 }
+
+// recoverEvery is how often an interrupted instance is tried to be placed again.
+const recoverEvery = time.Minute
 
 func (p *progress) run(ctx context.Context, at time.Time) (Outcome, error) {
 	for range maxSteps {
@@ -81,6 +86,9 @@ func (p *progress) run(ctx context.Context, at time.Time) (Outcome, error) {
 			p.row.NextWakeAt = nil
 			return Outcome{Done: true}, nil
 		case instance.DoWait:
+			if err := p.tellProgress(ctx); err != nil {
+				return Outcome{}, err
+			}
 			until := p.wakeAt(step.Until, at)
 			p.row.NextWakeAt = &until
 			return Outcome{WaitUntil: until}, nil
@@ -89,10 +97,25 @@ func (p *progress) run(ctx context.Context, at time.Time) (Outcome, error) {
 		if err := p.carryOut(ctx, step); err != nil {
 			return Outcome{}, err
 		}
+		if p.patient {
+			until := at.Add(recoverEvery)
+			p.row.NextWakeAt = &until
+			return Outcome{WaitUntil: until}, nil
+		}
 	}
 	soon := at.Add(time.Second)
 	p.row.NextWakeAt = &soon
 	return Outcome{Again: true}, nil
+}
+
+// tellProgress shows in the operation what a host says it is busy with.
+func (p *progress) tellProgress(ctx context.Context) error {
+	for _, a := range p.view.Assignments {
+		if a.Progress != "" && a.Run == p.view.Run && a.Seen == instance.RunPreparing {
+			return p.tx.StepOperation(ctx, p.row, a.Progress, 50)
+		}
+	}
+	return nil
 }
 
 // wakeAt dates the row: soon while its hosts answer, patiently while one is
@@ -122,8 +145,10 @@ func (p *progress) carryOut(ctx context.Context, s instance.Step) error {
 		return nil
 	case instance.DoFail:
 		return p.fail(ctx, store.OperationProblem{
-			Code: s.Problem.Code, Detail: s.Problem.Detail, Suggestion: "Try again, or choose another offer.",
+			Code: s.Problem.Code, Detail: s.Problem.Detail, Suggestion: instance.RemedyOf(s.Problem.Code),
 		})
+	case instance.DoRecover:
+		return p.recoverRun(s)
 	case instance.DoReleaseQuota:
 		p.view.QuotaHeld = false
 		return p.tx.ReleaseQuota(ctx, p.row)
@@ -139,7 +164,7 @@ func (p *progress) finish(ctx context.Context) error {
 	p.view.Converged = p.view.Generation
 	switch p.view.Desired {
 	case instance.WantRunning:
-		p.view.Failure, p.row.Excluded = instance.Problem{}, nil
+		p.view.Failure, p.row.Excluded, p.view.Recovering = instance.Problem{}, nil, false
 	case instance.WantDeleted:
 		p.view.QuotaHeld = false
 		if err := p.tx.ReleaseQuota(ctx, p.row); err != nil {
@@ -150,10 +175,19 @@ func (p *progress) finish(ctx context.Context) error {
 	return p.tx.EndOperation(ctx, p.row, nil)
 }
 
+// recoverRun asks for another run in place of one that the platform ended. The next
+// steps release the old one and place the new.
+func (p *progress) recoverRun(s instance.Step) error {
+	p.app.Log.Info("recovering an instance", "instance_id", p.row.ID.String(), "run", p.view.Run, "code", s.Problem.Code)
+	p.view.Run++
+	p.view.Recovering, p.view.Attempts, p.view.Failure, p.row.Excluded = true, 0, s.Problem, nil
+	return nil
+}
+
 // fail ends the request: nothing was charged for it, and the instance may be
 // started again or deleted.
 func (p *progress) fail(ctx context.Context, problem store.OperationProblem) error {
-	p.view.Desired = instance.WantStopped
+	p.view.Desired, p.view.Recovering = instance.WantStopped, false
 	p.view.Converged = p.view.Generation
 	p.view.Failure = instance.Problem{Code: problem.Code, Detail: problem.Detail}
 	return p.tx.EndOperation(ctx, p.row, &problem)

@@ -84,8 +84,8 @@ func TestAFailedHostIsLeftAndTheThirdFailureEndsTheRequest(t *testing.T) {
 	require.Equal(t, instance.MaxHosts, scalar[int](t, f, `select count(distinct host_id) from assignments`))
 	f.acknowledge(t, i)
 	require.Equal(t, "failed", f.status(t, i))
-	require.JSONEq(t, `{"code":"service.unavailable","detail":"The host could not start the instance: NEEDS_RESET.",
-		"suggestion":"Try again, or choose another offer."}`, scalar[string](t, f, `select problem::text from operations`))
+	problem := scalar[string](t, f, `select problem::text from operations`)
+	require.JSONEq(t, `{"code": "gpu.fault", "detail": "The GPU failed.", "suggestion": "`+instance.RemedyOf("gpu.fault")+`"}`, problem)
 
 	f.want(t, x, i, instance.WantRunning)
 	f.advance(t, i)

@@ -30,9 +30,12 @@ func (p *progress) release(ctx context.Context, a instance.Assignment) error {
 }
 
 // runProblem words the end of a run for the tenant; converged says that it was up
-// before. The agent's own code and
-// detail are in the sentence; the code is one that clients may branch on.
+// before. A reason of the table has its own code; of any other, the agent's code and
+// detail are in the sentence.
 func runProblem(a instance.Assignment, converged bool) instance.Problem {
+	if instance.BlameOf(a.Reason.Code) != instance.Unknown {
+		return instance.Public(a.Reason)
+	}
 	why := a.Reason.Detail
 	if why == "" {
 		why = a.Reason.Code

@@ -57,7 +57,7 @@ func (a *App) SettleOutbox(ctx context.Context, sent, failed []int64, delay time
 	})
 }
 
-// Tidy deletes delivered wake-ups and old idempotency keys.
+// Tidy deletes delivered wake-ups, old readings and old idempotency keys.
 func (a *App) Tidy(ctx context.Context) error {
 	for {
 		var n int64
@@ -71,6 +71,9 @@ func (a *App) Tidy(ctx context.Context) error {
 		if n < pruneBatch {
 			break
 		}
+	}
+	if err := a.pruneSamples(ctx); err != nil {
+		return err
 	}
 	_, err := a.ForgetKeys(ctx)
 	return err

@@ -108,13 +108,14 @@ func (t *SystemTx) OwnerOn(ctx context.Context, h id.Host, asg id.Assignment) (o
 	}, err == nil, mapError(err)
 }
 
-// GPUOn finds a GPU of a host by its driver's name; found is false without one.
-func (t *SystemTx) GPUOn(ctx context.Context, h id.Host, gpuUUID string) (g id.GPU, found bool, err error) {
+// GPUOn finds a GPU of a host by its driver's name, with its known health; found is
+// false without one.
+func (t *SystemTx) GPUOn(ctx context.Context, h id.Host, gpuUUID string) (g id.GPU, health string, found bool, err error) {
 	r, err := t.q.GPUOnHost(ctx, t.raw, uuid.UUID(h), gpuUUID)
 	if isNoRows(err) {
-		return id.GPU{}, false, nil
+		return id.GPU{}, "", false, nil
 	}
-	return id.GPU(r.ID), err == nil, mapError(err)
+	return id.GPU(r.ID), r.Health, err == nil, mapError(err)
 }
 
 // CellOf returns the cell of a host. It fails with resource.not_found.

@@ -33,7 +33,7 @@ from assignments a join instances i on i.org_id = a.org_id and i.id = a.instance
 where a.id = @assignment_id and a.host_id = @host_id;
 
 -- name: GPUOnHost :one
-select id, cell_id from gpus where host_id = @host_id and uuid = @uuid;
+select id, health from gpus where host_id = @host_id and uuid = @uuid;
 
 -- name: HostCell :one
 select cell_id from hosts where id = @host_id;

@@ -88,18 +88,18 @@ func (q *Queries) EnsureSpool(ctx context.Context, db DBTX, hostID uuid.UUID) er
 }
 
 const gPUOnHost = `-- name: GPUOnHost :one
-select id, cell_id from gpus where host_id = $1 and uuid = $2
+select id, health from gpus where host_id = $1 and uuid = $2
 `
 
 type GPUOnHostRow struct {
 	ID     uuid.UUID
-	CellID string
+	Health string
 }
 
 func (q *Queries) GPUOnHost(ctx context.Context, db DBTX, hostID uuid.UUID, uuid string) (GPUOnHostRow, error) {
 	row := db.QueryRow(ctx, gPUOnHost, hostID, uuid)
 	var i GPUOnHostRow
-	err := row.Scan(&i.ID, &i.CellID)
+	err := row.Scan(&i.ID, &i.Health)
 	return i, err
 }
 
