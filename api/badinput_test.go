@@ -84,7 +84,7 @@ func TestBadInput(t *testing.T) {
 		"bad label":               {create(with(`"labels":{"a b":"c"}`)), 400, "request.invalid", "/labels"},
 		"too many labels":         {create(with(`"labels":{` + manyLabels(65) + `}`)), 400, "request.invalid", "/labels"},
 		"bad offer":               {create(`{"offer":"../` + marker + `","image":"a"}`), 400, "request.invalid", "/offer"},
-		"other recovery":          {create(with(`"recovery":"restart"`)), 400, "request.invalid", "/recovery"},
+		"other recovery":          {create(with(`"recovery":"always"`)), 400, "request.invalid", "/recovery"},
 		"negative number":         {org(`{"name":"A","currency":"USD","quota":{"instances":-1,"gpus":0}}`), 400, "request.invalid", "/quota/instances"},
 		"huge number":             {org(`{"name":"A","currency":"USD","quota":{"instances":99999999999999999999,"gpus":0}}`), 400, "request.invalid", "/quota/instances"},
 		"fraction":                {org(`{"name":"A","currency":"USD","quota":{"instances":1.5,"gpus":0}}`), 400, "request.invalid", "/quota/instances"},

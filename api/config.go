@@ -76,7 +76,19 @@ func (h *Handlers) lookups() map[string]lookup {
 			})(ctx, c, text, nil)
 		},
 		"operation": by(func(ctx context.Context, c app.Caller, o id.Operation) error {
+			if c.Kind == auth.Operator {
+				_, err := h.app.GetModeChange(ctx, c, o, 0)
+				return err
+			}
 			_, err := h.app.GetOperation(ctx, c, o, 0)
+			return err
+		}),
+		"registry_login": by(func(ctx context.Context, c app.Caller, l id.RegistryLogin) error {
+			_, err := h.app.GetRegistryLogin(ctx, c, l)
+			return err
+		}),
+		"gpu": by(func(ctx context.Context, c app.Caller, g id.GPU) error {
+			_, err := h.app.GetGPU(ctx, c, g)
 			return err
 		}),
 		"invoice": by(func(ctx context.Context, c app.Caller, i id.Invoice) error {

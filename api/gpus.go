@@ -33,8 +33,11 @@ func (h *Handlers) ListGpus(ctx context.Context, req ListGpusRequestObject) (Lis
 func gpuOf(g app.GPU) wire.Gpu {
 	return wire.Gpu{
 		Id: g.ID.String(), Host: g.Host.String(), Index: int32(g.Index), Uuid: g.UUID, Model: g.Model,
-		Mode: g.Mode.String(), ModeState: wire.GpuModeState(g.ModeState), Health: wire.GpuHealth(g.Health),
+		Mode: g.Mode.String(), ModeDesired: g.ModeDesired.String(), ModeState: wire.GpuModeState(g.ModeState),
+		ModeProblem: textOrNull(g.ModeProblem), ModeChange: textOrNull(g.ModeChange.String()),
+		Health: wire.GpuHealth(g.Health), HealthCause: textOrNull(g.HealthCause), HealthDetail: textOrNull(g.HealthDetail),
 		MemoryMib: int32(g.Memory), Organization: textOrNull(g.Organization.String()),
-		UnitsTotal: int32(g.UnitsTotal), UnitsClaimed: int32(g.UnitsClaimed), Simulated: g.Simulated,
+		UnitsTotal: int32(g.UnitsTotal), UnitsClaimed: int32(g.UnitsClaimed), Present: g.Present,
+		Generation: g.Generation, Simulated: g.Simulated,
 	}
 }

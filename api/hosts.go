@@ -6,6 +6,7 @@ import (
 	"github.com/tranche-cloud/tranche/internal/app"
 	"github.com/tranche-cloud/tranche/internal/host"
 	"github.com/tranche-cloud/tranche/internal/id"
+	"github.com/tranche-cloud/tranche/internal/store"
 	"github.com/tranche-cloud/tranche/openapi/wire"
 )
 
@@ -101,7 +102,27 @@ func hostOf(h app.Host) wire.Host {
 		Id: h.ID.String(), Name: h.Name, State: wire.HostState(h.State), Liveness: wire.HostLiveness(h.Liveness),
 		Reason: textOrNull(h.Reason), Pool: h.Pool, Region: h.Region, Cell: h.Cell,
 		Organization: textOrNull(h.Organization.String()), GpuCount: int32(h.GPUCount), Vcpu: int32(h.VCPU),
-		RamMib: int32(h.RAM), AgentVersion: textOrNull(h.AgentVersion), Simulated: h.Simulated,
+		RamMib: int32(h.RAM), AgentVersion: textOrNull(h.AgentVersion), DriverVersion: textOrNull(h.DriverVersion),
+		Runtime: textOrNull(h.Runtime), Reach: orNull(reachOf(h.Reach)), BelowFloor: texts(h.BelowFloor),
+		Condition: conditionOf(h.Condition), ConditionCause: textOrNull(h.ConditionCause), Simulated: h.Simulated,
 		Generation: h.Generation, LastSeenAt: timeOrNull(h.LastSeenAt), CreatedAt: wire.At(h.CreatedAt),
+	}
+}
+
+// conditionOf gives the condition that needs no word a name.
+func conditionOf(condition string) wire.HostCondition {
+	if condition == "" {
+		return wire.HostConditionGood
+	}
+	return wire.HostCondition(condition)
+}
+
+// reachOf is nil for a host that tenants cannot reach.
+func reachOf(r store.Reach) *wire.HostReach {
+	if r.Address == "" {
+		return nil
+	}
+	return &wire.HostReach{
+		Address: r.Address, SshPort: numberOrNull(r.SSHPort), FirstPort: numberOrNull(r.FirstPort), LastPort: numberOrNull(r.LastPort),
 	}
 }

@@ -135,6 +135,13 @@ var (
 	_ CreatePriceBookResponseObject          = (*repeated)(nil)
 	_ CreatePriceVersionResponseObject       = (*repeated)(nil)
 	_ CreateProjectResponseObject            = (*repeated)(nil)
+	_ UpdateInstanceResponseObject           = (*repeated)(nil)
+	_ CreateSshCertificateResponseObject     = (*repeated)(nil)
+	_ CreateRegistryLoginResponseObject      = (*repeated)(nil)
+	_ UpdateRegistryLoginResponseObject      = (*repeated)(nil)
+	_ DeleteRegistryLoginResponseObject      = (*repeated)(nil)
+	_ SetGpuModeResponseObject               = (*repeated)(nil)
+	_ CancelGpuModeResponseObject            = (*repeated)(nil)
 )
 
 func (a *repeated) VisitCreateInstanceResponse(w http.ResponseWriter) error     { return a.write(w) }
@@ -148,11 +155,18 @@ func (a *repeated) VisitCreateProjectResponse(w http.ResponseWriter) error      
 func (a *repeated) VisitCreateOrganizationApiKeyResponse(w http.ResponseWriter) error {
 	return a.write(w)
 }
-func (a *repeated) VisitCreateJoinTokenResponse(w http.ResponseWriter) error    { return a.write(w) }
-func (a *repeated) VisitRevokeJoinTokenResponse(w http.ResponseWriter) error    { return a.write(w) }
-func (a *repeated) VisitApproveHostResponse(w http.ResponseWriter) error        { return a.write(w) }
-func (a *repeated) VisitCordonHostResponse(w http.ResponseWriter) error         { return a.write(w) }
-func (a *repeated) VisitUncordonHostResponse(w http.ResponseWriter) error       { return a.write(w) }
-func (a *repeated) VisitCreatePriceBookResponse(w http.ResponseWriter) error    { return a.write(w) }
-func (a *repeated) VisitCreatePriceVersionResponse(w http.ResponseWriter) error { return a.write(w) }
-func (a *repeated) VisitCreateInvoiceRunResponse(w http.ResponseWriter) error   { return a.write(w) }
+func (a *repeated) VisitCreateJoinTokenResponse(w http.ResponseWriter) error      { return a.write(w) }
+func (a *repeated) VisitRevokeJoinTokenResponse(w http.ResponseWriter) error      { return a.write(w) }
+func (a *repeated) VisitApproveHostResponse(w http.ResponseWriter) error          { return a.write(w) }
+func (a *repeated) VisitCordonHostResponse(w http.ResponseWriter) error           { return a.write(w) }
+func (a *repeated) VisitUncordonHostResponse(w http.ResponseWriter) error         { return a.write(w) }
+func (a *repeated) VisitCreatePriceBookResponse(w http.ResponseWriter) error      { return a.write(w) }
+func (a *repeated) VisitCreatePriceVersionResponse(w http.ResponseWriter) error   { return a.write(w) }
+func (a *repeated) VisitCreateInvoiceRunResponse(w http.ResponseWriter) error     { return a.write(w) }
+func (a *repeated) VisitUpdateInstanceResponse(w http.ResponseWriter) error       { return a.write(w) }
+func (a *repeated) VisitCreateSshCertificateResponse(w http.ResponseWriter) error { return a.write(w) }
+func (a *repeated) VisitCreateRegistryLoginResponse(w http.ResponseWriter) error  { return a.write(w) }
+func (a *repeated) VisitUpdateRegistryLoginResponse(w http.ResponseWriter) error  { return a.write(w) }
+func (a *repeated) VisitDeleteRegistryLoginResponse(w http.ResponseWriter) error  { return a.write(w) }
+func (a *repeated) VisitSetGpuModeResponse(w http.ResponseWriter) error           { return a.write(w) }
+func (a *repeated) VisitCancelGpuModeResponse(w http.ResponseWriter) error        { return a.write(w) }

@@ -12,12 +12,16 @@ import (
 	"github.com/tranche-cloud/tranche/internal/fault"
 	"github.com/tranche-cloud/tranche/internal/id"
 	"github.com/tranche-cloud/tranche/internal/instance"
+	"github.com/tranche-cloud/tranche/internal/units"
 	"github.com/tranche-cloud/tranche/openapi/wire"
 )
 
 // CreateInstance answers POST /v1/projects/{project}/instances.
 func (h *Handlers) CreateInstance(ctx context.Context, req CreateInstanceRequestObject) (CreateInstanceResponseObject, error) {
-	in := newInstance(callFrom(ctx).resource.Project, req.Body)
+	in, err := newInstance(callFrom(ctx).resource.Project, req.Body)
+	if err != nil {
+		return nil, err
+	}
 	var out CreateInstance202JSONResponse
 	again, err := h.once(ctx, func(ctx context.Context) (visit, error) {
 		made, err := h.app.CreateInstance(ctx, caller(ctx), in)
@@ -33,10 +37,18 @@ func (h *Handlers) CreateInstance(ctx context.Context, req CreateInstanceRequest
 	return either[CreateInstanceResponseObject](out, again, err)
 }
 
-func newInstance(project id.Project, body *wire.InstanceCreate) app.NewInstance {
+func newInstance(project id.Project, body *wire.InstanceCreate) (app.NewInstance, error) {
 	in := app.NewInstance{
 		Project: project, Name: value(body.Name), Offer: body.Offer, Image: body.Image, Command: value(body.Command),
 		Labels: value(body.Labels), ClientToken: value(body.ClientToken), Recovery: string(value(body.Recovery)),
+		SSHKeys: value(body.SshKeys), Shm: units.MiB(value(body.ShmMib)),
+	}
+	if body.RegistryLogin != nil {
+		var err error
+		if in.Login, err = id.Parse[id.RegistryLogin](*body.RegistryLogin); err != nil {
+			return in, invalid(codeInvalid, "The registry login is no id of one.",
+				fault.Field{Pointer: "/registry_login", Code: "format", Detail: "The value must be a registry login id."})
+		}
 	}
 	for _, v := range value(body.Env) {
 		if value(v.Secret) {
@@ -45,7 +57,10 @@ func newInstance(project id.Project, body *wire.InstanceCreate) app.NewInstance 
 			in.Env = append(in.Env, app.EnvVar{Name: v.Name, Value: v.Value})
 		}
 	}
-	return in
+	for _, p := range value(body.Ports) {
+		in.Ports = append(in.Ports, app.Port{Container: int(p.ContainerPort), Protocol: string(value(p.Protocol))})
+	}
+	return in, nil
 }
 
 // ListInstances answers GET /v1/projects/{project}/instances.
@@ -178,7 +193,10 @@ func instanceOf(i app.Instance) wire.Instance {
 		Isolation: isolationOf(i.SKU.Isolation), PricePerHour: priceOf(i.Price), Requested: orNull[wire.Shape](nil),
 		Sold: orNull[wire.Shape](nil), Billed: make([]wire.Interval, len(i.Billed)), CostSoFar: exactOf(i.CostSoFar),
 		Actions: make([]wire.InstanceAction, len(i.Actions)), Simulated: i.Simulated, CreatedAt: wire.At(i.CreatedAt),
-		DeletedAt: timeOrNull(i.DeletedAt), StatusReason: orNull[wire.Reason](nil), Operation: orNull[wire.OperationRef](nil),
+		SshKeys: texts(i.SSHKeys), Ports: portsOf(i.Ports), ShmMib: numberOrNull(int(i.Shm)),
+		RegistryLogin: textOrNull(i.Login.String()), Progress: textOrNull(i.Progress), Endpoints: endpointsOf(i.Endpoints),
+		Interruptions: interruptionsOf(i.Interruptions),
+		DeletedAt:     timeOrNull(i.DeletedAt), StatusReason: orNull[wire.Reason](nil), Operation: orNull[wire.OperationRef](nil),
 	}
 	if out.Labels == nil {
 		out.Labels = map[string]string{}

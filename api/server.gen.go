@@ -22,9 +22,21 @@ type ServerInterface interface {
 	// GetJwks Public keys that sign access tokens
 	// (GET /.well-known/jwks.json)
 	GetJwks(w http.ResponseWriter, r *http.Request)
+	// ListAdminEvents List events of hosts, GPUs and instances
+	// (GET /v1/admin/events)
+	ListAdminEvents(w http.ResponseWriter, r *http.Request, params ListAdminEventsParams)
 	// ListGpus List GPUs
 	// (GET /v1/admin/gpus)
 	ListGpus(w http.ResponseWriter, r *http.Request, params ListGpusParams)
+	// GetGpu Get a GPU
+	// (GET /v1/admin/gpus/{gpu})
+	GetGpu(w http.ResponseWriter, r *http.Request, gpu GpuPath)
+	// CancelGpuMode Cancel a change of mode
+	// (POST /v1/admin/gpus/{gpu}/actions/cancel-set-mode)
+	CancelGpuMode(w http.ResponseWriter, r *http.Request, gpu GpuPath, params CancelGpuModeParams)
+	// SetGpuMode Change the mode of a GPU
+	// (POST /v1/admin/gpus/{gpu}/actions/set-mode)
+	SetGpuMode(w http.ResponseWriter, r *http.Request, gpu GpuPath, params SetGpuModeParams)
 	// ListHosts List hosts
 	// (GET /v1/admin/hosts)
 	ListHosts(w http.ResponseWriter, r *http.Request, params ListHostsParams)
@@ -61,6 +73,9 @@ type ServerInterface interface {
 	// PutOffer Create or replace an offer
 	// (PUT /v1/admin/offers/{offer})
 	PutOffer(w http.ResponseWriter, r *http.Request, offer OfferPath)
+	// GetAdminOperation Get an operator's operation, or wait for its end
+	// (GET /v1/admin/operations/{operation})
+	GetAdminOperation(w http.ResponseWriter, r *http.Request, operation OperationPath, params GetAdminOperationParams)
 	// ListOrganizations List organizations
 	// (GET /v1/admin/organizations)
 	ListOrganizations(w http.ResponseWriter, r *http.Request, params ListOrganizationsParams)
@@ -124,6 +139,21 @@ type ServerInterface interface {
 	// GetInvoiceHtml Get an invoice as HTML
 	// (GET /v1/organization/invoices/{invoice}/html)
 	GetInvoiceHtml(w http.ResponseWriter, r *http.Request, invoice InvoicePath)
+	// ListRegistryLogins List logins to image registries
+	// (GET /v1/organization/registry-logins)
+	ListRegistryLogins(w http.ResponseWriter, r *http.Request, params ListRegistryLoginsParams)
+	// CreateRegistryLogin Store a login to an image registry
+	// (POST /v1/organization/registry-logins)
+	CreateRegistryLogin(w http.ResponseWriter, r *http.Request, params CreateRegistryLoginParams)
+	// DeleteRegistryLogin Forget a login to an image registry
+	// (DELETE /v1/organization/registry-logins/{registry_login})
+	DeleteRegistryLogin(w http.ResponseWriter, r *http.Request, registryLogin RegistryLoginPath, params DeleteRegistryLoginParams)
+	// GetRegistryLogin Get a login to an image registry
+	// (GET /v1/organization/registry-logins/{registry_login})
+	GetRegistryLogin(w http.ResponseWriter, r *http.Request, registryLogin RegistryLoginPath)
+	// UpdateRegistryLogin Replace the password of a login
+	// (PATCH /v1/organization/registry-logins/{registry_login})
+	UpdateRegistryLogin(w http.ResponseWriter, r *http.Request, registryLogin RegistryLoginPath, params UpdateRegistryLoginParams)
 	// ListInstances List instances
 	// (GET /v1/projects/{project}/instances)
 	ListInstances(w http.ResponseWriter, r *http.Request, project ProjectPath, params ListInstancesParams)
@@ -136,12 +166,21 @@ type ServerInterface interface {
 	// GetInstance Get an instance
 	// (GET /v1/projects/{project}/instances/{instance})
 	GetInstance(w http.ResponseWriter, r *http.Request, project ProjectPath, instance InstancePath, params GetInstanceParams)
+	// UpdateInstance Change an instance in place
+	// (PATCH /v1/projects/{project}/instances/{instance})
+	UpdateInstance(w http.ResponseWriter, r *http.Request, project ProjectPath, instance InstancePath, params UpdateInstanceParams)
 	// StartInstance Start a stopped or failed instance
 	// (POST /v1/projects/{project}/instances/{instance}/actions/start)
 	StartInstance(w http.ResponseWriter, r *http.Request, project ProjectPath, instance InstancePath, params StartInstanceParams)
 	// StopInstance Stop an instance and release its slots
 	// (POST /v1/projects/{project}/instances/{instance}/actions/stop)
 	StopInstance(w http.ResponseWriter, r *http.Request, project ProjectPath, instance InstancePath, params StopInstanceParams)
+	// ListSamples List what was measured of an instance
+	// (GET /v1/projects/{project}/instances/{instance}/samples)
+	ListSamples(w http.ResponseWriter, r *http.Request, project ProjectPath, instance InstancePath, params ListSamplesParams)
+	// CreateSshCertificate Get a certificate for one SSH session
+	// (POST /v1/projects/{project}/instances/{instance}/ssh-certificates)
+	CreateSshCertificate(w http.ResponseWriter, r *http.Request, project ProjectPath, instance InstancePath, params CreateSshCertificateParams)
 	// ListOperations List operations
 	// (GET /v1/projects/{project}/operations)
 	ListOperations(w http.ResponseWriter, r *http.Request, project ProjectPath, params ListOperationsParams)
@@ -163,9 +202,33 @@ func (_ Unimplemented) GetJwks(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// ListAdminEvents List events of hosts, GPUs and instances
+// (GET /v1/admin/events)
+func (_ Unimplemented) ListAdminEvents(w http.ResponseWriter, r *http.Request, params ListAdminEventsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // ListGpus List GPUs
 // (GET /v1/admin/gpus)
 func (_ Unimplemented) ListGpus(w http.ResponseWriter, r *http.Request, params ListGpusParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetGpu Get a GPU
+// (GET /v1/admin/gpus/{gpu})
+func (_ Unimplemented) GetGpu(w http.ResponseWriter, r *http.Request, gpu GpuPath) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CancelGpuMode Cancel a change of mode
+// (POST /v1/admin/gpus/{gpu}/actions/cancel-set-mode)
+func (_ Unimplemented) CancelGpuMode(w http.ResponseWriter, r *http.Request, gpu GpuPath, params CancelGpuModeParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// SetGpuMode Change the mode of a GPU
+// (POST /v1/admin/gpus/{gpu}/actions/set-mode)
+func (_ Unimplemented) SetGpuMode(w http.ResponseWriter, r *http.Request, gpu GpuPath, params SetGpuModeParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -238,6 +301,12 @@ func (_ Unimplemented) ListAdminOffers(w http.ResponseWriter, r *http.Request, p
 // PutOffer Create or replace an offer
 // (PUT /v1/admin/offers/{offer})
 func (_ Unimplemented) PutOffer(w http.ResponseWriter, r *http.Request, offer OfferPath) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetAdminOperation Get an operator's operation, or wait for its end
+// (GET /v1/admin/operations/{operation})
+func (_ Unimplemented) GetAdminOperation(w http.ResponseWriter, r *http.Request, operation OperationPath, params GetAdminOperationParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -367,6 +436,36 @@ func (_ Unimplemented) GetInvoiceHtml(w http.ResponseWriter, r *http.Request, in
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// ListRegistryLogins List logins to image registries
+// (GET /v1/organization/registry-logins)
+func (_ Unimplemented) ListRegistryLogins(w http.ResponseWriter, r *http.Request, params ListRegistryLoginsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CreateRegistryLogin Store a login to an image registry
+// (POST /v1/organization/registry-logins)
+func (_ Unimplemented) CreateRegistryLogin(w http.ResponseWriter, r *http.Request, params CreateRegistryLoginParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// DeleteRegistryLogin Forget a login to an image registry
+// (DELETE /v1/organization/registry-logins/{registry_login})
+func (_ Unimplemented) DeleteRegistryLogin(w http.ResponseWriter, r *http.Request, registryLogin RegistryLoginPath, params DeleteRegistryLoginParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetRegistryLogin Get a login to an image registry
+// (GET /v1/organization/registry-logins/{registry_login})
+func (_ Unimplemented) GetRegistryLogin(w http.ResponseWriter, r *http.Request, registryLogin RegistryLoginPath) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// UpdateRegistryLogin Replace the password of a login
+// (PATCH /v1/organization/registry-logins/{registry_login})
+func (_ Unimplemented) UpdateRegistryLogin(w http.ResponseWriter, r *http.Request, registryLogin RegistryLoginPath, params UpdateRegistryLoginParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // ListInstances List instances
 // (GET /v1/projects/{project}/instances)
 func (_ Unimplemented) ListInstances(w http.ResponseWriter, r *http.Request, project ProjectPath, params ListInstancesParams) {
@@ -391,6 +490,12 @@ func (_ Unimplemented) GetInstance(w http.ResponseWriter, r *http.Request, proje
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// UpdateInstance Change an instance in place
+// (PATCH /v1/projects/{project}/instances/{instance})
+func (_ Unimplemented) UpdateInstance(w http.ResponseWriter, r *http.Request, project ProjectPath, instance InstancePath, params UpdateInstanceParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // StartInstance Start a stopped or failed instance
 // (POST /v1/projects/{project}/instances/{instance}/actions/start)
 func (_ Unimplemented) StartInstance(w http.ResponseWriter, r *http.Request, project ProjectPath, instance InstancePath, params StartInstanceParams) {
@@ -400,6 +505,18 @@ func (_ Unimplemented) StartInstance(w http.ResponseWriter, r *http.Request, pro
 // StopInstance Stop an instance and release its slots
 // (POST /v1/projects/{project}/instances/{instance}/actions/stop)
 func (_ Unimplemented) StopInstance(w http.ResponseWriter, r *http.Request, project ProjectPath, instance InstancePath, params StopInstanceParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListSamples List what was measured of an instance
+// (GET /v1/projects/{project}/instances/{instance}/samples)
+func (_ Unimplemented) ListSamples(w http.ResponseWriter, r *http.Request, project ProjectPath, instance InstancePath, params ListSamplesParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CreateSshCertificate Get a certificate for one SSH session
+// (POST /v1/projects/{project}/instances/{instance}/ssh-certificates)
+func (_ Unimplemented) CreateSshCertificate(w http.ResponseWriter, r *http.Request, project ProjectPath, instance InstancePath, params CreateSshCertificateParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -435,6 +552,78 @@ func (siw *ServerInterfaceWrapper) GetJwks(w http.ResponseWriter, r *http.Reques
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.GetJwks(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListAdminEvents operation middleware
+func (siw *ServerInterfaceWrapper) ListAdminEvents(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListAdminEventsParams
+
+	// ------------- Optional query parameter "type" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "type", r.URL.Query(), &params.Type, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "type"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "type", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "subject" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "subject", r.URL.Query(), &params.Subject, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "subject"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "subject", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_token" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_token", r.URL.Query(), &params.PageToken, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_token"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_token", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListAdminEvents(w, r, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -494,6 +683,170 @@ func (siw *ServerInterfaceWrapper) ListGpus(w http.ResponseWriter, r *http.Reque
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ListGpus(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetGpu operation middleware
+func (siw *ServerInterfaceWrapper) GetGpu(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "gpu" -------------
+	var gpu GpuPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "gpu", chi.URLParam(r, "gpu"), &gpu, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "gpu", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetGpu(w, r, gpu)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CancelGpuMode operation middleware
+func (siw *ServerInterfaceWrapper) CancelGpuMode(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "gpu" -------------
+	var gpu GpuPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "gpu", chi.URLParam(r, "gpu"), &gpu, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "gpu", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CancelGpuModeParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey OptionalIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CancelGpuMode(w, r, gpu, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// SetGpuMode operation middleware
+func (siw *ServerInterfaceWrapper) SetGpuMode(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "gpu" -------------
+	var gpu GpuPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "gpu", chi.URLParam(r, "gpu"), &gpu, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "gpu", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params SetGpuModeParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey OptionalIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.SetGpuMode(w, r, gpu, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -1070,6 +1423,48 @@ func (siw *ServerInterfaceWrapper) PutOffer(w http.ResponseWriter, r *http.Reque
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.PutOffer(w, r, offer)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetAdminOperation operation middleware
+func (siw *ServerInterfaceWrapper) GetAdminOperation(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "operation" -------------
+	var operation OperationPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "operation", chi.URLParam(r, "operation"), &operation, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "operation", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetAdminOperationParams
+
+	// ------------- Optional query parameter "wait" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", r.URL.Query(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "wait"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "wait", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetAdminOperation(w, r, operation, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -1978,6 +2373,223 @@ func (siw *ServerInterfaceWrapper) GetInvoiceHtml(w http.ResponseWriter, r *http
 	handler.ServeHTTP(w, r)
 }
 
+// ListRegistryLogins operation middleware
+func (siw *ServerInterfaceWrapper) ListRegistryLogins(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListRegistryLoginsParams
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_token" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_token", r.URL.Query(), &params.PageToken, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_token"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_token", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListRegistryLogins(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CreateRegistryLogin operation middleware
+func (siw *ServerInterfaceWrapper) CreateRegistryLogin(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateRegistryLoginParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+
+	} else {
+		err := fmt.Errorf("Header parameter Idempotency-Key is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "Idempotency-Key", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreateRegistryLogin(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// DeleteRegistryLogin operation middleware
+func (siw *ServerInterfaceWrapper) DeleteRegistryLogin(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "registry_login" -------------
+	var registryLogin RegistryLoginPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "registry_login", chi.URLParam(r, "registry_login"), &registryLogin, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "registry_login", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DeleteRegistryLoginParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey OptionalIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.DeleteRegistryLogin(w, r, registryLogin, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetRegistryLogin operation middleware
+func (siw *ServerInterfaceWrapper) GetRegistryLogin(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "registry_login" -------------
+	var registryLogin RegistryLoginPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "registry_login", chi.URLParam(r, "registry_login"), &registryLogin, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "registry_login", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetRegistryLogin(w, r, registryLogin)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// UpdateRegistryLogin operation middleware
+func (siw *ServerInterfaceWrapper) UpdateRegistryLogin(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "registry_login" -------------
+	var registryLogin RegistryLoginPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "registry_login", chi.URLParam(r, "registry_login"), &registryLogin, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "registry_login", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params UpdateRegistryLoginParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey OptionalIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.UpdateRegistryLogin(w, r, registryLogin, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListInstances operation middleware
 func (siw *ServerInterfaceWrapper) ListInstances(w http.ResponseWriter, r *http.Request) {
 
@@ -2268,6 +2880,84 @@ func (siw *ServerInterfaceWrapper) GetInstance(w http.ResponseWriter, r *http.Re
 	handler.ServeHTTP(w, r)
 }
 
+// UpdateInstance operation middleware
+func (siw *ServerInterfaceWrapper) UpdateInstance(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "project" -------------
+	var project ProjectPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "project", chi.URLParam(r, "project"), &project, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "project", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "instance" -------------
+	var instance InstancePath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "instance", chi.URLParam(r, "instance"), &instance, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "instance", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params UpdateInstanceParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
+			return
+		}
+
+		params.IfMatch = &IfMatch
+
+	}
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey OptionalIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.UpdateInstance(w, r, project, instance, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // StartInstance operation middleware
 func (siw *ServerInterfaceWrapper) StartInstance(w http.ResponseWriter, r *http.Request) {
 
@@ -2415,6 +3105,155 @@ func (siw *ServerInterfaceWrapper) StopInstance(w http.ResponseWriter, r *http.R
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.StopInstance(w, r, project, instance, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListSamples operation middleware
+func (siw *ServerInterfaceWrapper) ListSamples(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "project" -------------
+	var project ProjectPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "project", chi.URLParam(r, "project"), &project, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "project", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "instance" -------------
+	var instance InstancePath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "instance", chi.URLParam(r, "instance"), &instance, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "instance", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListSamplesParams
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_token" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_token", r.URL.Query(), &params.PageToken, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_token"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_token", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListSamples(w, r, project, instance, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CreateSshCertificate operation middleware
+func (siw *ServerInterfaceWrapper) CreateSshCertificate(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "project" -------------
+	var project ProjectPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "project", chi.URLParam(r, "project"), &project, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "project", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "instance" -------------
+	var instance InstancePath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "instance", chi.URLParam(r, "instance"), &instance, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "instance", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateSshCertificateParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey OptionalIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreateSshCertificate(w, r, project, instance, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -2764,6 +3603,15 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/v1/projects/{project}/instances/{instance}", wrapper.GetInstance)
 	})
 	r.Group(func(r chi.Router) {
+		r.Patch(options.BaseURL+"/v1/projects/{project}/instances/{instance}", wrapper.UpdateInstance)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/projects/{project}/instances/{instance}/ssh-certificates", wrapper.CreateSshCertificate)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/projects/{project}/instances/{instance}/samples", wrapper.ListSamples)
+	})
+	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/v1/projects/{project}/instances/{instance}/actions/start", wrapper.StartInstance)
 	})
 	r.Group(func(r chi.Router) {
@@ -2798,6 +3646,21 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Delete(options.BaseURL+"/v1/organization/api-keys/{api_key}", wrapper.RevokeApiKey)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/organization/registry-logins", wrapper.ListRegistryLogins)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/organization/registry-logins", wrapper.CreateRegistryLogin)
+	})
+	r.Group(func(r chi.Router) {
+		r.Delete(options.BaseURL+"/v1/organization/registry-logins/{registry_login}", wrapper.DeleteRegistryLogin)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/organization/registry-logins/{registry_login}", wrapper.GetRegistryLogin)
+	})
+	r.Group(func(r chi.Router) {
+		r.Patch(options.BaseURL+"/v1/organization/registry-logins/{registry_login}", wrapper.UpdateRegistryLogin)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/admin/organizations", wrapper.ListOrganizations)
@@ -2846,6 +3709,21 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/admin/gpus", wrapper.ListGpus)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/admin/gpus/{gpu}", wrapper.GetGpu)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/admin/gpus/{gpu}/actions/set-mode", wrapper.SetGpuMode)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/admin/gpus/{gpu}/actions/cancel-set-mode", wrapper.CancelGpuMode)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/admin/operations/{operation}", wrapper.GetAdminOperation)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/admin/events", wrapper.ListAdminEvents)
 	})
 	r.Group(func(r chi.Router) {
 		r.Put(options.BaseURL+"/v1/admin/offers/{offer}", wrapper.PutOffer)
@@ -2915,6 +3793,45 @@ func (response GetJwksdefaultApplicationProblemPlusJSONResponse) VisitGetJwksRes
 	return err
 }
 
+type ListAdminEventsRequestObject struct {
+	Params ListAdminEventsParams
+}
+
+type ListAdminEventsResponseObject interface {
+	VisitListAdminEventsResponse(w http.ResponseWriter) error
+}
+
+type ListAdminEvents200JSONResponse EventList
+
+func (response ListAdminEvents200JSONResponse) VisitListAdminEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAdminEventsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListAdminEventsdefaultApplicationProblemPlusJSONResponse) VisitListAdminEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListGpusRequestObject struct {
 	Params ListGpusParams
 }
@@ -2943,6 +3860,184 @@ type ListGpusdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response ListGpusdefaultApplicationProblemPlusJSONResponse) VisitListGpusResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetGpuRequestObject struct {
+	Gpu GpuPath `json:"gpu"`
+}
+
+type GetGpuResponseObject interface {
+	VisitGetGpuResponse(w http.ResponseWriter) error
+}
+
+type GetGpu200ResponseHeaders struct {
+	ETag *string
+}
+
+type GetGpu200JSONResponse struct {
+	Body    Gpu
+	Headers GetGpu200ResponseHeaders
+}
+
+func (response GetGpu200JSONResponse) VisitGetGpuResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetGpudefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetGpudefaultApplicationProblemPlusJSONResponse) VisitGetGpuResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelGpuModeRequestObject struct {
+	Gpu    GpuPath `json:"gpu"`
+	Params CancelGpuModeParams
+}
+
+type CancelGpuModeResponseObject interface {
+	VisitCancelGpuModeResponse(w http.ResponseWriter) error
+}
+
+type CancelGpuMode200ResponseHeaders struct {
+	IdempotentReplayed *string
+}
+
+type CancelGpuMode200JSONResponse struct {
+	Body    AdminOperation
+	Headers CancelGpuMode200ResponseHeaders
+}
+
+func (response CancelGpuMode200JSONResponse) VisitCancelGpuModeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelGpuModedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response CancelGpuModedefaultApplicationProblemPlusJSONResponse) VisitCancelGpuModeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SetGpuModeRequestObject struct {
+	Gpu    GpuPath `json:"gpu"`
+	Params SetGpuModeParams
+	Body   *SetGpuModeJSONRequestBody
+}
+
+type SetGpuModeResponseObject interface {
+	VisitSetGpuModeResponse(w http.ResponseWriter) error
+}
+
+type SetGpuMode200ResponseHeaders struct {
+	IdempotentReplayed *string
+}
+
+type SetGpuMode200JSONResponse struct {
+	Body    GpuModeEffect
+	Headers SetGpuMode200ResponseHeaders
+}
+
+func (response SetGpuMode200JSONResponse) VisitSetGpuModeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SetGpuMode202ResponseHeaders struct {
+	IdempotentReplayed *string
+	Location           *string
+}
+
+type SetGpuMode202JSONResponse struct {
+	Body    AdminOperation
+	Headers SetGpuMode202ResponseHeaders
+}
+
+func (response SetGpuMode202JSONResponse) VisitSetGpuModeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	if response.Headers.Location != nil {
+		w.Header().Set("Location", fmt.Sprint(*response.Headers.Location))
+	}
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SetGpuModedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response SetGpuModedefaultApplicationProblemPlusJSONResponse) VisitSetGpuModeResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -3496,6 +4591,46 @@ type PutOfferdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response PutOfferdefaultApplicationProblemPlusJSONResponse) VisitPutOfferResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetAdminOperationRequestObject struct {
+	Operation OperationPath `json:"operation"`
+	Params    GetAdminOperationParams
+}
+
+type GetAdminOperationResponseObject interface {
+	VisitGetAdminOperationResponse(w http.ResponseWriter) error
+}
+
+type GetAdminOperation200JSONResponse AdminOperation
+
+func (response GetAdminOperation200JSONResponse) VisitGetAdminOperationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetAdminOperationdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetAdminOperationdefaultApplicationProblemPlusJSONResponse) VisitGetAdminOperationResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -4422,6 +5557,227 @@ func (response GetInvoiceHtmldefaultApplicationProblemPlusJSONResponse) VisitGet
 	return err
 }
 
+type ListRegistryLoginsRequestObject struct {
+	Params ListRegistryLoginsParams
+}
+
+type ListRegistryLoginsResponseObject interface {
+	VisitListRegistryLoginsResponse(w http.ResponseWriter) error
+}
+
+type ListRegistryLogins200JSONResponse RegistryLoginList
+
+func (response ListRegistryLogins200JSONResponse) VisitListRegistryLoginsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListRegistryLoginsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListRegistryLoginsdefaultApplicationProblemPlusJSONResponse) VisitListRegistryLoginsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateRegistryLoginRequestObject struct {
+	Params CreateRegistryLoginParams
+	Body   *CreateRegistryLoginJSONRequestBody
+}
+
+type CreateRegistryLoginResponseObject interface {
+	VisitCreateRegistryLoginResponse(w http.ResponseWriter) error
+}
+
+type CreateRegistryLogin201ResponseHeaders struct {
+	IdempotentReplayed *string
+}
+
+type CreateRegistryLogin201JSONResponse struct {
+	Body    RegistryLogin
+	Headers CreateRegistryLogin201ResponseHeaders
+}
+
+func (response CreateRegistryLogin201JSONResponse) VisitCreateRegistryLoginResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateRegistryLogindefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response CreateRegistryLogindefaultApplicationProblemPlusJSONResponse) VisitCreateRegistryLoginResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteRegistryLoginRequestObject struct {
+	RegistryLogin RegistryLoginPath `json:"registry_login"`
+	Params        DeleteRegistryLoginParams
+}
+
+type DeleteRegistryLoginResponseObject interface {
+	VisitDeleteRegistryLoginResponse(w http.ResponseWriter) error
+}
+
+type DeleteRegistryLogin204ResponseHeaders struct {
+	IdempotentReplayed *string
+}
+
+type DeleteRegistryLogin204Response struct {
+	Headers DeleteRegistryLogin204ResponseHeaders
+}
+
+func (response DeleteRegistryLogin204Response) VisitDeleteRegistryLoginResponse(w http.ResponseWriter) error {
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(204)
+	return nil
+}
+
+type DeleteRegistryLogindefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response DeleteRegistryLogindefaultApplicationProblemPlusJSONResponse) VisitDeleteRegistryLoginResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRegistryLoginRequestObject struct {
+	RegistryLogin RegistryLoginPath `json:"registry_login"`
+}
+
+type GetRegistryLoginResponseObject interface {
+	VisitGetRegistryLoginResponse(w http.ResponseWriter) error
+}
+
+type GetRegistryLogin200JSONResponse RegistryLogin
+
+func (response GetRegistryLogin200JSONResponse) VisitGetRegistryLoginResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRegistryLogindefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetRegistryLogindefaultApplicationProblemPlusJSONResponse) VisitGetRegistryLoginResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateRegistryLoginRequestObject struct {
+	RegistryLogin RegistryLoginPath `json:"registry_login"`
+	Params        UpdateRegistryLoginParams
+	Body          *UpdateRegistryLoginJSONRequestBody
+}
+
+type UpdateRegistryLoginResponseObject interface {
+	VisitUpdateRegistryLoginResponse(w http.ResponseWriter) error
+}
+
+type UpdateRegistryLogin200ResponseHeaders struct {
+	IdempotentReplayed *string
+}
+
+type UpdateRegistryLogin200JSONResponse struct {
+	Body    RegistryLogin
+	Headers UpdateRegistryLogin200ResponseHeaders
+}
+
+func (response UpdateRegistryLogin200JSONResponse) VisitUpdateRegistryLoginResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateRegistryLogindefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response UpdateRegistryLogindefaultApplicationProblemPlusJSONResponse) VisitUpdateRegistryLoginResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListInstancesRequestObject struct {
 	Project ProjectPath `json:"project"`
 	Params  ListInstancesParams
@@ -4659,6 +6015,62 @@ func (response GetInstancedefaultApplicationProblemPlusJSONResponse) VisitGetIns
 	return err
 }
 
+type UpdateInstanceRequestObject struct {
+	Project  ProjectPath  `json:"project"`
+	Instance InstancePath `json:"instance"`
+	Params   UpdateInstanceParams
+	Body     *UpdateInstanceJSONRequestBody
+}
+
+type UpdateInstanceResponseObject interface {
+	VisitUpdateInstanceResponse(w http.ResponseWriter) error
+}
+
+type UpdateInstance200ResponseHeaders struct {
+	ETag               *string
+	IdempotentReplayed *string
+}
+
+type UpdateInstance200JSONResponse struct {
+	Body    Instance
+	Headers UpdateInstance200ResponseHeaders
+}
+
+func (response UpdateInstance200JSONResponse) VisitUpdateInstanceResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateInstancedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response UpdateInstancedefaultApplicationProblemPlusJSONResponse) VisitUpdateInstanceResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type StartInstanceRequestObject struct {
 	Project  ProjectPath  `json:"project"`
 	Instance InstancePath `json:"instance"`
@@ -4805,6 +6217,99 @@ func (response StopInstancedefaultApplicationProblemPlusJSONResponse) VisitStopI
 	return err
 }
 
+type ListSamplesRequestObject struct {
+	Project  ProjectPath  `json:"project"`
+	Instance InstancePath `json:"instance"`
+	Params   ListSamplesParams
+}
+
+type ListSamplesResponseObject interface {
+	VisitListSamplesResponse(w http.ResponseWriter) error
+}
+
+type ListSamples200JSONResponse SampleList
+
+func (response ListSamples200JSONResponse) VisitListSamplesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSamplesdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListSamplesdefaultApplicationProblemPlusJSONResponse) VisitListSamplesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateSshCertificateRequestObject struct {
+	Project  ProjectPath  `json:"project"`
+	Instance InstancePath `json:"instance"`
+	Params   CreateSshCertificateParams
+	Body     *CreateSshCertificateJSONRequestBody
+}
+
+type CreateSshCertificateResponseObject interface {
+	VisitCreateSshCertificateResponse(w http.ResponseWriter) error
+}
+
+type CreateSshCertificate201ResponseHeaders struct {
+	IdempotentReplayed *string
+}
+
+type CreateSshCertificate201JSONResponse struct {
+	Body    SshCertificate
+	Headers CreateSshCertificate201ResponseHeaders
+}
+
+func (response CreateSshCertificate201JSONResponse) VisitCreateSshCertificateResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateSshCertificatedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response CreateSshCertificatedefaultApplicationProblemPlusJSONResponse) VisitCreateSshCertificateResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListOperationsRequestObject struct {
 	Project ProjectPath `json:"project"`
 	Params  ListOperationsParams
@@ -4928,9 +6433,21 @@ type StrictServerInterface interface {
 	// GetJwks Public keys that sign access tokens
 	// (GET /.well-known/jwks.json)
 	GetJwks(ctx context.Context, request GetJwksRequestObject) (GetJwksResponseObject, error)
+	// ListAdminEvents List events of hosts, GPUs and instances
+	// (GET /v1/admin/events)
+	ListAdminEvents(ctx context.Context, request ListAdminEventsRequestObject) (ListAdminEventsResponseObject, error)
 	// ListGpus List GPUs
 	// (GET /v1/admin/gpus)
 	ListGpus(ctx context.Context, request ListGpusRequestObject) (ListGpusResponseObject, error)
+	// GetGpu Get a GPU
+	// (GET /v1/admin/gpus/{gpu})
+	GetGpu(ctx context.Context, request GetGpuRequestObject) (GetGpuResponseObject, error)
+	// CancelGpuMode Cancel a change of mode
+	// (POST /v1/admin/gpus/{gpu}/actions/cancel-set-mode)
+	CancelGpuMode(ctx context.Context, request CancelGpuModeRequestObject) (CancelGpuModeResponseObject, error)
+	// SetGpuMode Change the mode of a GPU
+	// (POST /v1/admin/gpus/{gpu}/actions/set-mode)
+	SetGpuMode(ctx context.Context, request SetGpuModeRequestObject) (SetGpuModeResponseObject, error)
 	// ListHosts List hosts
 	// (GET /v1/admin/hosts)
 	ListHosts(ctx context.Context, request ListHostsRequestObject) (ListHostsResponseObject, error)
@@ -4967,6 +6484,9 @@ type StrictServerInterface interface {
 	// PutOffer Create or replace an offer
 	// (PUT /v1/admin/offers/{offer})
 	PutOffer(ctx context.Context, request PutOfferRequestObject) (PutOfferResponseObject, error)
+	// GetAdminOperation Get an operator's operation, or wait for its end
+	// (GET /v1/admin/operations/{operation})
+	GetAdminOperation(ctx context.Context, request GetAdminOperationRequestObject) (GetAdminOperationResponseObject, error)
 	// ListOrganizations List organizations
 	// (GET /v1/admin/organizations)
 	ListOrganizations(ctx context.Context, request ListOrganizationsRequestObject) (ListOrganizationsResponseObject, error)
@@ -5030,6 +6550,21 @@ type StrictServerInterface interface {
 	// GetInvoiceHtml Get an invoice as HTML
 	// (GET /v1/organization/invoices/{invoice}/html)
 	GetInvoiceHtml(ctx context.Context, request GetInvoiceHtmlRequestObject) (GetInvoiceHtmlResponseObject, error)
+	// ListRegistryLogins List logins to image registries
+	// (GET /v1/organization/registry-logins)
+	ListRegistryLogins(ctx context.Context, request ListRegistryLoginsRequestObject) (ListRegistryLoginsResponseObject, error)
+	// CreateRegistryLogin Store a login to an image registry
+	// (POST /v1/organization/registry-logins)
+	CreateRegistryLogin(ctx context.Context, request CreateRegistryLoginRequestObject) (CreateRegistryLoginResponseObject, error)
+	// DeleteRegistryLogin Forget a login to an image registry
+	// (DELETE /v1/organization/registry-logins/{registry_login})
+	DeleteRegistryLogin(ctx context.Context, request DeleteRegistryLoginRequestObject) (DeleteRegistryLoginResponseObject, error)
+	// GetRegistryLogin Get a login to an image registry
+	// (GET /v1/organization/registry-logins/{registry_login})
+	GetRegistryLogin(ctx context.Context, request GetRegistryLoginRequestObject) (GetRegistryLoginResponseObject, error)
+	// UpdateRegistryLogin Replace the password of a login
+	// (PATCH /v1/organization/registry-logins/{registry_login})
+	UpdateRegistryLogin(ctx context.Context, request UpdateRegistryLoginRequestObject) (UpdateRegistryLoginResponseObject, error)
 	// ListInstances List instances
 	// (GET /v1/projects/{project}/instances)
 	ListInstances(ctx context.Context, request ListInstancesRequestObject) (ListInstancesResponseObject, error)
@@ -5042,12 +6577,21 @@ type StrictServerInterface interface {
 	// GetInstance Get an instance
 	// (GET /v1/projects/{project}/instances/{instance})
 	GetInstance(ctx context.Context, request GetInstanceRequestObject) (GetInstanceResponseObject, error)
+	// UpdateInstance Change an instance in place
+	// (PATCH /v1/projects/{project}/instances/{instance})
+	UpdateInstance(ctx context.Context, request UpdateInstanceRequestObject) (UpdateInstanceResponseObject, error)
 	// StartInstance Start a stopped or failed instance
 	// (POST /v1/projects/{project}/instances/{instance}/actions/start)
 	StartInstance(ctx context.Context, request StartInstanceRequestObject) (StartInstanceResponseObject, error)
 	// StopInstance Stop an instance and release its slots
 	// (POST /v1/projects/{project}/instances/{instance}/actions/stop)
 	StopInstance(ctx context.Context, request StopInstanceRequestObject) (StopInstanceResponseObject, error)
+	// ListSamples List what was measured of an instance
+	// (GET /v1/projects/{project}/instances/{instance}/samples)
+	ListSamples(ctx context.Context, request ListSamplesRequestObject) (ListSamplesResponseObject, error)
+	// CreateSshCertificate Get a certificate for one SSH session
+	// (POST /v1/projects/{project}/instances/{instance}/ssh-certificates)
+	CreateSshCertificate(ctx context.Context, request CreateSshCertificateRequestObject) (CreateSshCertificateResponseObject, error)
 	// ListOperations List operations
 	// (GET /v1/projects/{project}/operations)
 	ListOperations(ctx context.Context, request ListOperationsRequestObject) (ListOperationsResponseObject, error)
@@ -5122,6 +6666,32 @@ func (sh *strictHandler) GetJwks(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// ListAdminEvents operation middleware
+func (sh *strictHandler) ListAdminEvents(w http.ResponseWriter, r *http.Request, params ListAdminEventsParams) {
+	var request ListAdminEventsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListAdminEvents(ctx, request.(ListAdminEventsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListAdminEvents")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListAdminEventsResponseObject); ok {
+		if err := validResponse.VisitListAdminEventsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // ListGpus operation middleware
 func (sh *strictHandler) ListGpus(w http.ResponseWriter, r *http.Request, params ListGpusParams) {
 	var request ListGpusRequestObject
@@ -5141,6 +6711,93 @@ func (sh *strictHandler) ListGpus(w http.ResponseWriter, r *http.Request, params
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ListGpusResponseObject); ok {
 		if err := validResponse.VisitListGpusResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetGpu operation middleware
+func (sh *strictHandler) GetGpu(w http.ResponseWriter, r *http.Request, gpu GpuPath) {
+	var request GetGpuRequestObject
+
+	request.Gpu = gpu
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetGpu(ctx, request.(GetGpuRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetGpu")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetGpuResponseObject); ok {
+		if err := validResponse.VisitGetGpuResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CancelGpuMode operation middleware
+func (sh *strictHandler) CancelGpuMode(w http.ResponseWriter, r *http.Request, gpu GpuPath, params CancelGpuModeParams) {
+	var request CancelGpuModeRequestObject
+
+	request.Gpu = gpu
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CancelGpuMode(ctx, request.(CancelGpuModeRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CancelGpuMode")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CancelGpuModeResponseObject); ok {
+		if err := validResponse.VisitCancelGpuModeResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// SetGpuMode operation middleware
+func (sh *strictHandler) SetGpuMode(w http.ResponseWriter, r *http.Request, gpu GpuPath, params SetGpuModeParams) {
+	var request SetGpuModeRequestObject
+
+	request.Gpu = gpu
+	request.Params = params
+
+	var body SetGpuModeJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.SetGpuMode(ctx, request.(SetGpuModeRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "SetGpuMode")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(SetGpuModeResponseObject); ok {
+		if err := validResponse.VisitSetGpuModeResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -5478,6 +7135,33 @@ func (sh *strictHandler) PutOffer(w http.ResponseWriter, r *http.Request, offer 
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(PutOfferResponseObject); ok {
 		if err := validResponse.VisitPutOfferResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetAdminOperation operation middleware
+func (sh *strictHandler) GetAdminOperation(w http.ResponseWriter, r *http.Request, operation OperationPath, params GetAdminOperationParams) {
+	var request GetAdminOperationRequestObject
+
+	request.Operation = operation
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetAdminOperation(ctx, request.(GetAdminOperationRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetAdminOperation")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetAdminOperationResponseObject); ok {
+		if err := validResponse.VisitGetAdminOperationResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -6078,6 +7762,152 @@ func (sh *strictHandler) GetInvoiceHtml(w http.ResponseWriter, r *http.Request, 
 	}
 }
 
+// ListRegistryLogins operation middleware
+func (sh *strictHandler) ListRegistryLogins(w http.ResponseWriter, r *http.Request, params ListRegistryLoginsParams) {
+	var request ListRegistryLoginsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListRegistryLogins(ctx, request.(ListRegistryLoginsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListRegistryLogins")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListRegistryLoginsResponseObject); ok {
+		if err := validResponse.VisitListRegistryLoginsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CreateRegistryLogin operation middleware
+func (sh *strictHandler) CreateRegistryLogin(w http.ResponseWriter, r *http.Request, params CreateRegistryLoginParams) {
+	var request CreateRegistryLoginRequestObject
+
+	request.Params = params
+
+	var body CreateRegistryLoginJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateRegistryLogin(ctx, request.(CreateRegistryLoginRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateRegistryLogin")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CreateRegistryLoginResponseObject); ok {
+		if err := validResponse.VisitCreateRegistryLoginResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// DeleteRegistryLogin operation middleware
+func (sh *strictHandler) DeleteRegistryLogin(w http.ResponseWriter, r *http.Request, registryLogin RegistryLoginPath, params DeleteRegistryLoginParams) {
+	var request DeleteRegistryLoginRequestObject
+
+	request.RegistryLogin = registryLogin
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteRegistryLogin(ctx, request.(DeleteRegistryLoginRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteRegistryLogin")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DeleteRegistryLoginResponseObject); ok {
+		if err := validResponse.VisitDeleteRegistryLoginResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetRegistryLogin operation middleware
+func (sh *strictHandler) GetRegistryLogin(w http.ResponseWriter, r *http.Request, registryLogin RegistryLoginPath) {
+	var request GetRegistryLoginRequestObject
+
+	request.RegistryLogin = registryLogin
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetRegistryLogin(ctx, request.(GetRegistryLoginRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetRegistryLogin")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetRegistryLoginResponseObject); ok {
+		if err := validResponse.VisitGetRegistryLoginResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// UpdateRegistryLogin operation middleware
+func (sh *strictHandler) UpdateRegistryLogin(w http.ResponseWriter, r *http.Request, registryLogin RegistryLoginPath, params UpdateRegistryLoginParams) {
+	var request UpdateRegistryLoginRequestObject
+
+	request.RegistryLogin = registryLogin
+	request.Params = params
+
+	var body UpdateRegistryLoginJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.UpdateRegistryLogin(ctx, request.(UpdateRegistryLoginRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UpdateRegistryLogin")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(UpdateRegistryLoginResponseObject); ok {
+		if err := validResponse.VisitUpdateRegistryLoginResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // ListInstances operation middleware
 func (sh *strictHandler) ListInstances(w http.ResponseWriter, r *http.Request, project ProjectPath, params ListInstancesParams) {
 	var request ListInstancesRequestObject
@@ -6195,6 +8025,41 @@ func (sh *strictHandler) GetInstance(w http.ResponseWriter, r *http.Request, pro
 	}
 }
 
+// UpdateInstance operation middleware
+func (sh *strictHandler) UpdateInstance(w http.ResponseWriter, r *http.Request, project ProjectPath, instance InstancePath, params UpdateInstanceParams) {
+	var request UpdateInstanceRequestObject
+
+	request.Project = project
+	request.Instance = instance
+	request.Params = params
+
+	var body UpdateInstanceJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.UpdateInstance(ctx, request.(UpdateInstanceRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UpdateInstance")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(UpdateInstanceResponseObject); ok {
+		if err := validResponse.VisitUpdateInstanceResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // StartInstance operation middleware
 func (sh *strictHandler) StartInstance(w http.ResponseWriter, r *http.Request, project ProjectPath, instance InstancePath, params StartInstanceParams) {
 	var request StartInstanceRequestObject
@@ -6244,6 +8109,69 @@ func (sh *strictHandler) StopInstance(w http.ResponseWriter, r *http.Request, pr
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(StopInstanceResponseObject); ok {
 		if err := validResponse.VisitStopInstanceResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListSamples operation middleware
+func (sh *strictHandler) ListSamples(w http.ResponseWriter, r *http.Request, project ProjectPath, instance InstancePath, params ListSamplesParams) {
+	var request ListSamplesRequestObject
+
+	request.Project = project
+	request.Instance = instance
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListSamples(ctx, request.(ListSamplesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListSamples")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListSamplesResponseObject); ok {
+		if err := validResponse.VisitListSamplesResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CreateSshCertificate operation middleware
+func (sh *strictHandler) CreateSshCertificate(w http.ResponseWriter, r *http.Request, project ProjectPath, instance InstancePath, params CreateSshCertificateParams) {
+	var request CreateSshCertificateRequestObject
+
+	request.Project = project
+	request.Instance = instance
+	request.Params = params
+
+	var body CreateSshCertificateJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateSshCertificate(ctx, request.(CreateSshCertificateRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateSshCertificate")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CreateSshCertificateResponseObject); ok {
+		if err := validResponse.VisitCreateSshCertificateResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -31,6 +31,7 @@ func (s *script) next() (app.Outcome, error) {
 
 func (s *script) Advance(context.Context, id.Instance) (app.Outcome, error) { return s.next() }
 func (s *script) AdvanceHost(context.Context, id.Host) (app.Outcome, error) { return s.next() }
+func (s *script) AdvanceGPU(context.Context, id.GPU) (app.Outcome, error)   { return s.next() }
 
 func done(time.Time) (app.Outcome, error)  { return app.Outcome{Done: true}, nil }
 func again(time.Time) (app.Outcome, error) { return app.Outcome{Again: true}, nil }
@@ -85,6 +86,16 @@ func TestManyWakesAreOneLook(t *testing.T) {
 	env.ExecuteWorkflow(workflows.Host, id.New[id.Host]().String())
 	require.NoError(t, env.GetWorkflowError())
 	require.LessOrEqual(t, s.calls.Load(), int32(3))
+}
+
+func TestAChangeOfModeWaitsAndEnds(t *testing.T) {
+	t.Parallel()
+	env, s := environment(t, waitFor(30*time.Second), again, done)
+	env.RegisterDelayedCallback(func() { env.SignalWorkflow("wake", nil) }, 2*time.Second)
+	env.ExecuteWorkflow(workflows.GPU, id.New[id.GPU]().String())
+	require.True(t, env.IsWorkflowCompleted())
+	require.NoError(t, env.GetWorkflowError())
+	require.EqualValues(t, 3, s.calls.Load())
 }
 
 func TestTheRowsTimeIsKeptWithinTheRun(t *testing.T) {

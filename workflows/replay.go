@@ -21,5 +21,6 @@ func Replay(history io.Reader) error {
 	r := worker.NewWorkflowReplayer()
 	r.RegisterWorkflow(Instance)
 	r.RegisterWorkflow(Host)
+	r.RegisterWorkflow(GPU)
 	return r.ReplayWorkflowHistory(tlog.NewStructuredLogger(slog.New(slog.DiscardHandler)), recorded)
 }

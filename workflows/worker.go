@@ -105,6 +105,8 @@ func (w *Worker) deliver(ctx context.Context, kind, key string) error {
 		options.ID, options.TaskQueue, run = "inst/"+key, QueueInstance, Instance
 	case store.OutboxHost:
 		options.ID, options.TaskQueue, run = "host/"+key, QueueHost, Host
+	case store.OutboxGPU:
+		options.ID, options.TaskQueue, run = "gpu/"+key, QueueHost, GPU
 	default:
 		return fmt.Errorf("wake %s %q: no workflow of that kind", kind, key)
 	}
@@ -171,6 +173,7 @@ func (w *Worker) serveOnce(ctx context.Context) error {
 func Register(r worker.Registry, a *activities.Activities) {
 	r.RegisterWorkflowWithOptions(Instance, workflow.RegisterOptions{Name: "Instance"})
 	r.RegisterWorkflowWithOptions(Host, workflow.RegisterOptions{Name: "Host"})
+	r.RegisterWorkflowWithOptions(GPU, workflow.RegisterOptions{Name: "GPU"})
 	r.RegisterActivityWithOptions(a, activity.RegisterOptions{})
 }
 

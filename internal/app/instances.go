@@ -21,6 +21,8 @@ type Instance struct {
 	Billed    []metering.Interval // the last one open while it runs
 	CostSoFar money.Exact
 	Actions   []Action
+	Endpoints []Endpoint // while a run of it is on a host that tenants reach
+	Progress  string     // what takes long while it is prepared; "" for nothing
 }
 
 // Ready reports that the instance runs and everything asked for is in place.
@@ -178,7 +180,39 @@ func showInstances(ctx context.Context, t *store.OrgTx, rows []store.Instance) (
 	for n, r := range rows {
 		out[n] = newInstance(r, slots[r.ID], usage[r.ID])
 	}
-	return out, nil
+	return out, showReach(ctx, t, out)
+}
+
+// showReach adds where those are reached that are on a host, and what the host is
+// busy with for those that it prepares.
+func showReach(ctx context.Context, t *store.OrgTx, shown []Instance) error {
+	var held, preparing []id.Instance
+	for _, i := range shown {
+		switch i.Status {
+		case instance.Preparing:
+			held, preparing = append(held, i.ID), append(preparing, i.ID)
+		case instance.Running, instance.Interrupted:
+			held = append(held, i.ID)
+		default:
+		}
+	}
+	if len(held) == 0 {
+		return nil
+	}
+	endpoints, err := t.EndpointsOf(ctx, held)
+	if err != nil {
+		return err
+	}
+	progress := map[id.Instance]string{}
+	if len(preparing) > 0 {
+		if progress, err = t.ProgressOf(ctx, preparing); err != nil {
+			return err
+		}
+	}
+	for n, i := range shown {
+		shown[n].Endpoints, shown[n].Progress = endpointsOf(i.ID, endpoints[i.ID]), progress[i.ID]
+	}
+	return nil
 }
 
 func newInstance(r store.Instance, slots []store.HeldSlot, u InstanceUsage) Instance {

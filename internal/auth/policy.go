@@ -69,6 +69,8 @@ var policy = map[string]Rule{
 	"deleteInstance": {Audience: ForOrg, Scope: InstancesWrite, Named: true},
 	"startInstance":  {Audience: ForOrg, Scope: InstancesWrite, Named: true},
 	"stopInstance":   {Audience: ForOrg, Scope: InstancesWrite, Named: true},
+	"updateInstance": {Audience: ForOrg, Scope: InstancesWrite, Named: true},
+	"listSamples":    {Audience: ForOrg, Scope: InstancesRead, Named: true},
 	"listOperations": {Audience: ForOrg, Scope: InstancesRead, Named: true},
 	"getOperation":   {Audience: ForOrg, Scope: InstancesRead, Named: true},
 
@@ -81,6 +83,15 @@ var policy = map[string]Rule{
 	"createApiKey": {Audience: ForOrg, Scope: KeysWrite},
 	"listApiKeys":  {Audience: ForOrg, Scope: KeysRead},
 	"revokeApiKey": {Audience: ForOrg, Scope: KeysWrite, Named: true},
+
+	// Of shells it asks for InstancesWrite beside.
+	"createSshCertificate": {Audience: ForOrg, Scope: InstancesRead, Named: true},
+
+	"createRegistryLogin": {Audience: ForOrg, Scope: InstancesWrite},
+	"listRegistryLogins":  {Audience: ForOrg, Scope: InstancesRead},
+	"getRegistryLogin":    {Audience: ForOrg, Scope: InstancesRead, Named: true},
+	"updateRegistryLogin": {Audience: ForOrg, Scope: InstancesWrite, Named: true},
+	"deleteRegistryLogin": {Audience: ForOrg, Scope: InstancesWrite, Named: true},
 
 	"createOrganization":       {Audience: ForOperators, Scope: OperatorWrite},
 	"listOrganizations":        {Audience: ForOperators, Scope: OperatorRead},
@@ -99,6 +110,12 @@ var policy = map[string]Rule{
 	"cordonHost":      {Audience: ForOperators, Scope: OperatorWrite, Named: true},
 	"uncordonHost":    {Audience: ForOperators, Scope: OperatorWrite, Named: true},
 	"listGpus":        {Audience: ForOperators, Scope: OperatorRead},
+
+	"getGpu":            {Audience: ForOperators, Scope: OperatorRead, Named: true},
+	"setGpuMode":        {Audience: ForOperators, Scope: OperatorWrite, Named: true},
+	"cancelGpuMode":     {Audience: ForOperators, Scope: OperatorWrite, Named: true},
+	"getAdminOperation": {Audience: ForOperators, Scope: OperatorRead, Named: true},
+	"listAdminEvents":   {Audience: ForOperators, Scope: OperatorRead},
 
 	"putOffer":           {Audience: ForOperators, Scope: OperatorWrite, Named: true},
 	"listAdminOffers":    {Audience: ForOperators, Scope: OperatorRead},

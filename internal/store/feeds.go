@@ -154,3 +154,24 @@ func (t *SystemTx) GPUTenants(ctx context.Context, g id.GPU) ([]GPUTenant, error
 		return out, err
 	})
 }
+
+// ProgressOf returns what takes long with those of the instances of this organization
+// that are being prepared, for people.
+func (t *OrgTx) ProgressOf(ctx context.Context, instances []id.Instance) (map[id.Instance]string, error) {
+	ids := make([]uuid.UUID, len(instances))
+	for i, v := range instances {
+		ids[i] = uuid.UUID(v)
+	}
+	out := map[id.Instance]string{}
+	err := t.Escalate(ctx, "the progress of runs", func(s *SystemTx) error {
+		rows, err := s.q.ProgressOf(ctx, s.raw, uuid.UUID(t.org), ids)
+		if err != nil {
+			return mapError(err)
+		}
+		for _, r := range rows {
+			out[id.Instance(r.InstanceID)] = r.Progress
+		}
+		return nil
+	})
+	return out, err
+}

@@ -136,17 +136,19 @@ type Instance struct {
 	Labels      map[string]string
 	ClientToken string
 	Recovery    string
-	Desired     instance.Desired
-	Status      instance.Status
-	Failure     instance.Problem
-	Generation  int64
-	Revision    int64
-	Operation   Operation   // ID, Kind and Status alone
-	Price       money.Price // per hour: the lower of the lock and today's list
-	Simulated   bool
-	CreatedAt   time.Time
-	DeletedAt   *time.Time
-	At          time.Time // business instant of the read
+	// Interruptions are the latest ones, newest first; each has span, cause and credit.
+	Interruptions []Interruption
+	Desired       instance.Desired
+	Status        instance.Status
+	Failure       instance.Problem
+	Generation    int64
+	Revision      int64
+	Operation     Operation   // ID, Kind and Status alone
+	Price         money.Price // per hour: the lower of the lock and today's list
+	Simulated     bool
+	CreatedAt     time.Time
+	DeletedAt     *time.Time
+	At            time.Time // business instant of the read
 }
 
 // InstanceFilter narrows a list; zero fields do not filter. Deleted instances are
@@ -206,6 +208,9 @@ func instanceOf(r db.InstanceRowsRow) (Instance, error) {
 	}
 	if err := json.Unmarshal(i.Env, &out.Env); err != nil {
 		return Instance{}, fmt.Errorf("read the environment of %s: %w", out.ID, err)
+	}
+	if err := json.Unmarshal(r.Interruptions, &out.Interruptions); err != nil {
+		return Instance{}, fmt.Errorf("read the interruptions of %s: %w", out.ID, err)
 	}
 	if err := json.Unmarshal(i.Ports, &out.Ports); err != nil {
 		return Instance{}, fmt.Errorf("read the ports of %s: %w", out.ID, err)

@@ -56,9 +56,9 @@ func (t *SystemTx) OldestUnsent(ctx context.Context) (time.Duration, error) {
 	return time.Duration(age * float64(time.Second)), mapError(err)
 }
 
-// Sweep writes wake-ups for up to size instances and size hosts each that have not
-// reached their generation, or asked to be looked at by now, and dates them 30
-// seconds on. It returns how many.
+// Sweep writes wake-ups for up to size instances, hosts and changes of mode each that
+// have not reached their generation, or asked to be looked at by now, and dates them
+// 30 seconds on. It returns how many.
 func (t *SystemTx) Sweep(ctx context.Context, size int) (int, error) {
 	instances, err := t.q.SweepInstances(ctx, t.raw, int32(size))
 	if err != nil {
@@ -71,7 +71,14 @@ func (t *SystemTx) Sweep(ctx context.Context, size int) (int, error) {
 	if err != nil {
 		return 0, mapError(err)
 	}
-	return len(instances) + len(hosts), t.wakeAll(ctx, OutboxHost, texts[id.Host](hosts))
+	if err := t.wakeAll(ctx, OutboxHost, texts[id.Host](hosts)); err != nil {
+		return 0, err
+	}
+	gpus, err := t.q.SweepModeChanges(ctx, t.raw, int32(size))
+	if err != nil {
+		return 0, mapError(err)
+	}
+	return len(instances) + len(hosts) + len(gpus), t.wakeAll(ctx, OutboxGPU, texts[id.GPU](gpus))
 }
 
 func (t *SystemTx) wakeAll(ctx context.Context, kind string, keys []string) error {

@@ -270,8 +270,18 @@ func (t *SystemTx) dropClaim(ctx context.Context, asg id.Assignment, hostID uuid
 	if err := t.q.LockHost(ctx, t.raw, hostID); err != nil {
 		return mapError(err)
 	}
-	if err := t.q.LockClaimHolders(ctx, t.raw, uuid.UUID(asg)); err != nil {
+	gpus, err := t.q.LockClaimHolders(ctx, t.raw, uuid.UUID(asg))
+	if err != nil {
 		return mapError(err)
+	}
+	for _, g := range gpus {
+		if !g.Cordoned {
+			continue
+		}
+		// A change of its mode waits for it to be empty.
+		if err := t.AppendOutbox(ctx, OutboxGPU, id.GPU(g.ID).String(), "released"); err != nil {
+			return err
+		}
 	}
 	if err := t.q.DeleteAssignmentClaim(ctx, t.raw, uuid.UUID(asg)); err != nil {
 		return mapError(err)

@@ -69,6 +69,24 @@ func (e Bucket) Valid() bool {
 	}
 }
 
+// Defines values for EndpointKind.
+const (
+	EndpointKindPort EndpointKind = "port"
+	EndpointKindSsh  EndpointKind = "ssh"
+)
+
+// Valid indicates whether the value is a known member of the EndpointKind enum.
+func (e EndpointKind) Valid() bool {
+	switch e {
+	case EndpointKindPort:
+		return true
+	case EndpointKindSsh:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for GpuHealth.
 const (
 	GpuHealthDegraded    GpuHealth = "degraded"
@@ -165,6 +183,27 @@ func (e GpuModeState) Valid() bool {
 	case GpuModeStateSwitching:
 		return true
 	case GpuModeStateVerifying:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for HostCondition.
+const (
+	HostConditionCordon HostCondition = "cordon"
+	HostConditionFailed HostCondition = "failed"
+	HostConditionGood   HostCondition = "good"
+)
+
+// Valid indicates whether the value is a known member of the HostCondition enum.
+func (e HostCondition) Valid() bool {
+	switch e {
+	case HostConditionCordon:
+		return true
+	case HostConditionFailed:
+		return true
+	case HostConditionGood:
 		return true
 	default:
 		return false
@@ -441,6 +480,24 @@ func (e OperationStatus) Valid() bool {
 	}
 }
 
+// Defines values for PortProtocol.
+const (
+	PortProtocolTcp PortProtocol = "tcp"
+	PortProtocolUdp PortProtocol = "udp"
+)
+
+// Valid indicates whether the value is a known member of the PortProtocol enum.
+func (e PortProtocol) Valid() bool {
+	switch e {
+	case PortProtocolTcp:
+		return true
+	case PortProtocolUdp:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for PrincipalKind.
 const (
 	PrincipalKindOperator     PrincipalKind = "operator"
@@ -461,13 +518,37 @@ func (e PrincipalKind) Valid() bool {
 
 // Defines values for Recovery.
 const (
-	RecoveryStop Recovery = "stop"
+	RecoveryRestart         Recovery = "restart"
+	RecoveryRestartUnfenced Recovery = "restart_unfenced"
+	RecoveryStop            Recovery = "stop"
 )
 
 // Valid indicates whether the value is a known member of the Recovery enum.
 func (e Recovery) Valid() bool {
 	switch e {
+	case RecoveryRestart:
+		return true
+	case RecoveryRestartUnfenced:
+		return true
 	case RecoveryStop:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SshPurpose.
+const (
+	SshPurposeLogs  SshPurpose = "logs"
+	SshPurposeShell SshPurpose = "shell"
+)
+
+// Valid indicates whether the value is a known member of the SshPurpose enum.
+func (e SshPurpose) Valid() bool {
+	switch e {
+	case SshPurposeLogs:
+		return true
+	case SshPurposeShell:
 		return true
 	default:
 		return false
@@ -585,6 +666,36 @@ type AdminOfferList struct {
 	NextPageToken *string `json:"next_page_token,omitempty"`
 }
 
+// AdminOperation A long-running request of an operator.
+type AdminOperation struct {
+	// CreatedAt An instant: RFC 3339, UTC, six digits of a second.
+	CreatedAt Timestamp `json:"created_at"`
+
+	// Detail What it waits for, for people.
+	Detail     nullable.Nullable[string]    `json:"detail"`
+	FinishedAt nullable.Nullable[Timestamp] `json:"finished_at"`
+
+	// Id Id.
+	Id string `json:"id"`
+
+	// Kind `gpu.set_mode`.
+	Kind       string                        `json:"kind"`
+	ModeChange nullable.Nullable[ModeChange] `json:"mode_change"`
+	Percent    int32                         `json:"percent"`
+
+	// Problem Only when failed.
+	Problem nullable.Nullable[OperationProblem] `json:"problem"`
+
+	// Resource Id of what it works on.
+	Resource string `json:"resource"`
+
+	// Status Where an operation stands.
+	Status OperationStatus `json:"status"`
+
+	// Step What is being done.
+	Step nullable.Nullable[string] `json:"step"`
+}
+
 // ApiKey An API key. The secret is shown once.
 type ApiKey struct {
 	// CreatedAt An instant: RFC 3339, UTC, six digits of a second.
@@ -632,6 +743,31 @@ type Bucket string
 // Currency ISO 4217 code.
 type Currency = string
 
+// Endpoint Where an instance is reached.
+type Endpoint struct {
+	// ContainerPort Of a published port; null for SSH.
+	ContainerPort nullable.Nullable[int32] `json:"container_port"`
+
+	// Host Host name or IP address.
+	Host string `json:"host"`
+
+	// HostKey Host key as an authorized_keys line; SSH only.
+	HostKey nullable.Nullable[string] `json:"host_key"`
+
+	// Kind What answers there.
+	Kind EndpointKind `json:"kind"`
+	Port int32        `json:"port"`
+
+	// Protocol Default: `tcp`.
+	Protocol PortProtocol `json:"protocol"`
+
+	// User User to log in as; SSH only.
+	User nullable.Nullable[string] `json:"user"`
+}
+
+// EndpointKind What answers there.
+type EndpointKind string
+
 // EnvVar One variable.
 type EnvVar struct {
 	Name string `json:"name"`
@@ -651,6 +787,36 @@ type EnvVarView struct {
 	Value nullable.Nullable[string] `json:"value"`
 }
 
+// Event Something that happened.
+type Event struct {
+	// At An instant: RFC 3339, UTC, six digits of a second.
+	At Timestamp `json:"at"`
+
+	// Data Facts by name.
+	Data map[string]interface{} `json:"data"`
+
+	// Id Id.
+	Id string `json:"id"`
+
+	// Organization Whom it concerns; null: the operator alone.
+	Organization nullable.Nullable[string] `json:"organization"`
+	Project      nullable.Nullable[string] `json:"project"`
+
+	// Subject Id of what it happened to.
+	Subject string `json:"subject"`
+
+	// Type For example `gpu.unhealthy`.
+	Type string `json:"type"`
+}
+
+// EventList One page of Event objects.
+type EventList struct {
+	Items []Event `json:"items"`
+
+	// NextPageToken Absent on the last page.
+	NextPageToken *string `json:"next_page_token,omitempty"`
+}
+
 // FieldProblem One refused part of a request.
 type FieldProblem struct {
 	// Code What is wrong, stable.
@@ -665,8 +831,16 @@ type FieldProblem struct {
 
 // Gpu A physical GPU.
 type Gpu struct {
+	Generation int64 `json:"generation"`
+
 	// Health Health of a GPU.
 	Health GpuHealth `json:"health"`
+
+	// HealthCause A code, for example `XID_79`; null when healthy.
+	HealthCause nullable.Nullable[string] `json:"health_cause"`
+
+	// HealthDetail For people.
+	HealthDetail nullable.Nullable[string] `json:"health_detail"`
 
 	// Host Its host.
 	Host string `json:"host"`
@@ -679,14 +853,26 @@ type Gpu struct {
 	// Mode Observed mode with its parameter, for example `mig` or `mps:4x25`.
 	Mode string `json:"mode"`
 
+	// ModeChange Operation that changes the mode.
+	ModeChange nullable.Nullable[string] `json:"mode_change"`
+
+	// ModeDesired The mode it is sold in once it is there.
+	ModeDesired string `json:"mode_desired"`
+
+	// ModeProblem What a change of mode waits for, or why it failed.
+	ModeProblem nullable.Nullable[string] `json:"mode_problem"`
+
 	// ModeState Where a change of mode stands.
 	ModeState GpuModeState `json:"mode_state"`
 	Model     string       `json:"model"`
 
 	// Organization The organization the GPU is bound to; null: none.
 	Organization nullable.Nullable[string] `json:"organization"`
-	Simulated    bool                      `json:"simulated"`
-	UnitsClaimed int32                     `json:"units_claimed"`
+
+	// Present False: its host does not report it any more.
+	Present      bool  `json:"present"`
+	Simulated    bool  `json:"simulated"`
+	UnitsClaimed int32 `json:"units_claimed"`
 
 	// UnitsTotal Units of its mode.
 	UnitsTotal int32  `json:"units_total"`
@@ -695,6 +881,21 @@ type Gpu struct {
 
 // GpuHealth Health of a GPU.
 type GpuHealth string
+
+// GpuInstance An instance that holds a part of a GPU.
+type GpuInstance struct {
+	// Id Id.
+	Id string `json:"id"`
+
+	// Organization Its organization.
+	Organization string `json:"organization"`
+
+	// PricePerHour A price, or an exact amount, with at most 12 decimals. Never a float.
+	PricePerHour Price `json:"price_per_hour"`
+
+	// Status Where an instance stands.
+	Status InstanceStatus `json:"status"`
+}
 
 // GpuIsolation Isolation on the GPU.
 type GpuIsolation string
@@ -710,18 +911,82 @@ type GpuList struct {
 // GpuMode How a GPU is shared.
 type GpuMode string
 
+// GpuModeChange A change of mode. Exactly one of `when_empty` and `drain_by`.
+type GpuModeChange struct {
+	// DrainBy Stop what is still there then.
+	DrainBy *Timestamp `json:"drain_by,omitempty"`
+
+	// DryRun Say what it would do, and do nothing.
+	DryRun *bool `json:"dry_run,omitempty"`
+
+	// Mode `whole`, `mig`, `mps:4x25` (shares, percent each) or `timeslice:2`.
+	Mode string `json:"mode"`
+
+	// WhenEmpty Wait until its instances have left by themselves.
+	WhenEmpty *bool `json:"when_empty,omitempty"`
+}
+
+// GpuModeEffect What a change of mode would do.
+type GpuModeEffect struct {
+	From string `json:"from"`
+
+	// Gpu The GPU.
+	Gpu          string        `json:"gpu"`
+	Instances    []GpuInstance `json:"instances"`
+	OffersGained []GpuOffer    `json:"offers_gained"`
+	OffersLost   []GpuOffer    `json:"offers_lost"`
+
+	// Revenue One item a currency.
+	Revenue []GpuRevenue `json:"revenue"`
+	To      string       `json:"to"`
+}
+
 // GpuModeState Where a change of mode stands.
 type GpuModeState string
+
+// GpuOffer An offer that the GPU can serve.
+type GpuOffer struct {
+	Offer string `json:"offer"`
+
+	// PricePerHour List price; null: none.
+	PricePerHour nullable.Nullable[Price] `json:"price_per_hour"`
+
+	// Slots How many fit on the empty GPU.
+	Slots int32 `json:"slots"`
+}
+
+// GpuRevenue Decimal amounts an hour in one currency.
+type GpuRevenue struct {
+	// AfterPerHour The same in the new mode.
+	AfterPerHour string `json:"after_per_hour"`
+
+	// BeforePerHour The best list price of the whole GPU in its mode.
+	BeforePerHour string `json:"before_per_hour"`
+
+	// Currency ISO 4217 code.
+	Currency Currency `json:"currency"`
+
+	// InstancesPerHour What the instances on it pay now.
+	InstancesPerHour string `json:"instances_per_hour"`
+}
 
 // Host A GPU host.
 type Host struct {
 	AgentVersion nullable.Nullable[string] `json:"agent_version"`
-	Cell         string                    `json:"cell"`
+
+	// BelowFloor Minimum versions and settings that it does not meet; work of two organizations is not mixed there.
+	BelowFloor []string `json:"below_floor"`
+	Cell       string   `json:"cell"`
+
+	// Condition What the host says about itself; unless it is good, nothing new is placed there.
+	Condition      HostCondition             `json:"condition"`
+	ConditionCause nullable.Nullable[string] `json:"condition_cause"`
 
 	// CreatedAt An instant: RFC 3339, UTC, six digits of a second.
-	CreatedAt  Timestamp `json:"created_at"`
-	Generation int64     `json:"generation"`
-	GpuCount   int32     `json:"gpu_count"`
+	CreatedAt     Timestamp                 `json:"created_at"`
+	DriverVersion nullable.Nullable[string] `json:"driver_version"`
+	Generation    int64                     `json:"generation"`
+	GpuCount      int32                     `json:"gpu_count"`
 
 	// Id Id.
 	Id         string                       `json:"id"`
@@ -736,15 +1001,24 @@ type Host struct {
 	Pool         string                    `json:"pool"`
 	RamMib       int32                     `json:"ram_mib"`
 
+	// Reach Where tenants reach it; null: they cannot.
+	Reach nullable.Nullable[HostReach] `json:"reach"`
+
 	// Reason Why it stands there.
-	Reason    nullable.Nullable[string] `json:"reason"`
-	Region    string                    `json:"region"`
+	Reason nullable.Nullable[string] `json:"reason"`
+	Region string                    `json:"region"`
+
+	// Runtime `containerd`, `runc` or `fake`.
+	Runtime   nullable.Nullable[string] `json:"runtime"`
 	Simulated bool                      `json:"simulated"`
 
 	// State Where a host stands.
 	State HostState `json:"state"`
 	Vcpu  int32     `json:"vcpu"`
 }
+
+// HostCondition What the host says about itself; unless it is good, nothing new is placed there.
+type HostCondition string
 
 // HostIsolation Isolation on the host.
 type HostIsolation string
@@ -759,6 +1033,18 @@ type HostList struct {
 
 // HostLiveness What its silence says.
 type HostLiveness string
+
+// HostReach Where tenants reach a host.
+type HostReach struct {
+	Address string `json:"address"`
+
+	// FirstPort Of the published ports.
+	FirstPort nullable.Nullable[int32] `json:"first_port"`
+	LastPort  nullable.Nullable[int32] `json:"last_port"`
+
+	// SshPort Null: no SSH.
+	SshPort nullable.Nullable[int32] `json:"ssh_port"`
+}
 
 // HostState Where a host stands.
 type HostState string
@@ -797,7 +1083,10 @@ type Instance struct {
 	// CreatedAt An instant: RFC 3339, UTC, six digits of a second.
 	CreatedAt Timestamp                    `json:"created_at"`
 	DeletedAt nullable.Nullable[Timestamp] `json:"deleted_at"`
-	Env       []EnvVarView                 `json:"env"`
+
+	// Endpoints Where to reach it; empty unless it holds a host that tenants can reach.
+	Endpoints []Endpoint   `json:"endpoints"`
+	Env       []EnvVarView `json:"env"`
 
 	// Generation Accepted intents; what If-Match compares.
 	Generation int64         `json:"generation"`
@@ -807,15 +1096,22 @@ type Instance struct {
 	Id    string `json:"id"`
 	Image string `json:"image"`
 
+	// Interruptions When it was down by a fault of the platform; nothing of it is billed.
+	Interruptions []Interruption `json:"interruptions"`
+
 	// Isolation The honest isolation class, on two axes.
 	Isolation Isolation                       `json:"isolation"`
 	Labels    map[string]string               `json:"labels"`
 	Name      string                          `json:"name"`
 	Offer     string                          `json:"offer"`
 	Operation nullable.Nullable[OperationRef] `json:"operation"`
+	Ports     []Port                          `json:"ports"`
 
 	// PricePerHour A price, or an exact amount, with at most 12 decimals. Never a float.
 	PricePerHour Price `json:"price_per_hour"`
+
+	// Progress What takes long while it is prepared, for people.
+	Progress nullable.Nullable[string] `json:"progress"`
 
 	// Project Its project.
 	Project string `json:"project"`
@@ -823,15 +1119,24 @@ type Instance struct {
 	// Ready Running, and everything asked for is in place.
 	Ready bool `json:"ready"`
 
-	// Recovery What follows an interruption.
+	// Recovery What follows when the platform ended a run. `stop` leaves it stopped, `restart` starts another run as soon as the first one is proven to be gone, `restart_unfenced` also while its host is silent.
 	Recovery Recovery `json:"recovery"`
+
+	// RegistryLogin The login that was named for the pull; null: none was.
+	RegistryLogin nullable.Nullable[string] `json:"registry_login"`
 
 	// Requested Only when the shape was rounded.
 	Requested nullable.Nullable[Shape] `json:"requested"`
+
+	// ShmMib Size of /dev/shm; null: half of the RAM.
+	ShmMib    nullable.Nullable[int32] `json:"shm_mib"`
 	Simulated bool                     `json:"simulated"`
 
 	// Sold Only when the shape was rounded.
 	Sold nullable.Nullable[Shape] `json:"sold"`
+
+	// SshKeys Keys that may log in.
+	SshKeys []string `json:"ssh_keys"`
 
 	// Status Where an instance stands.
 	Status       InstanceStatus            `json:"status"`
@@ -875,8 +1180,20 @@ type InstanceCreate struct {
 	// Offer What to buy.
 	Offer string `json:"offer"`
 
-	// Recovery What follows an interruption.
+	// Ports Ports that are published; `endpoints` says where. None twice.
+	Ports *[]Port `json:"ports,omitempty"`
+
+	// Recovery What follows when the platform ended a run. `stop` leaves it stopped, `restart` starts another run as soon as the first one is proven to be gone, `restart_unfenced` also while its host is silent.
 	Recovery *Recovery `json:"recovery,omitempty"`
+
+	// RegistryLogin The login to pull the image with; default: the one of its registry, if any.
+	RegistryLogin *string `json:"registry_login,omitempty"`
+
+	// ShmMib Size of /dev/shm, at most the RAM of the offer; default: half of it.
+	ShmMib *int32 `json:"shm_mib,omitempty"`
+
+	// SshKeys Keys that may log in by SSH. They can be changed while the instance runs.
+	SshKeys *[]SshKey `json:"ssh_keys,omitempty"`
 }
 
 // InstanceGpu One slice that the instance holds.
@@ -905,8 +1222,32 @@ type InstanceList struct {
 	NextPageToken *string `json:"next_page_token,omitempty"`
 }
 
+// InstancePatch Changes of an instance in place.
+type InstancePatch struct {
+	// SshKeys All keys that may log in from now on; sessions that are open go on.
+	SshKeys *[]SshKey `json:"ssh_keys,omitempty"`
+}
+
 // InstanceStatus Where an instance stands.
 type InstanceStatus string
+
+// Interruption Time in which the platform kept an instance from running.
+type Interruption struct {
+	// Cause A code, for example `GPU_LOST`.
+	Cause string `json:"cause"`
+
+	// Credited Whether it counts for credits.
+	Credited bool `json:"credited"`
+
+	// Detail For people.
+	Detail nullable.Nullable[string] `json:"detail"`
+
+	// From An instant: RFC 3339, UTC, six digits of a second.
+	From Timestamp `json:"from"`
+
+	// To Null while it lasts.
+	To nullable.Nullable[Timestamp] `json:"to"`
+}
 
 // Interval A half-open interval `[from, to)`.
 type Interval struct {
@@ -1164,6 +1505,14 @@ type JwkSet struct {
 	Keys []Jwk `json:"keys"`
 }
 
+// ModeChange From which mode to which.
+type ModeChange struct {
+	// DrainBy When what is there is stopped; null: never.
+	DrainBy nullable.Nullable[Timestamp] `json:"drain_by"`
+	From    string                       `json:"from"`
+	To      string                       `json:"to"`
+}
+
 // Money An amount of a document, with exactly the currency's minor digits. Never a float.
 type Money struct {
 	Amount string `json:"amount"`
@@ -1386,6 +1735,17 @@ type Placement struct {
 	Start int32 `json:"start"`
 }
 
+// Port A port of the container that is published.
+type Port struct {
+	ContainerPort int32 `json:"container_port"`
+
+	// Protocol Default: `tcp`.
+	Protocol *PortProtocol `json:"protocol,omitempty"`
+}
+
+// PortProtocol Default: `tcp`.
+type PortProtocol string
+
 // Price A price, or an exact amount, with at most 12 decimals. Never a float.
 type Price struct {
 	Amount string `json:"amount"`
@@ -1553,8 +1913,75 @@ type Reason struct {
 	Detail string `json:"detail"`
 }
 
-// Recovery What follows an interruption.
+// Recovery What follows when the platform ended a run. `stop` leaves it stopped, `restart` starts another run as soon as the first one is proven to be gone, `restart_unfenced` also while its host is silent.
 type Recovery string
+
+// RegistryLogin A login to an image registry. Its password is never read back.
+type RegistryLogin struct {
+	// CreatedAt An instant: RFC 3339, UTC, six digits of a second.
+	CreatedAt Timestamp `json:"created_at"`
+
+	// Id Id.
+	Id string `json:"id"`
+
+	// Registry Host and port of the registry.
+	Registry string `json:"registry"`
+
+	// UpdatedAt An instant: RFC 3339, UTC, six digits of a second.
+	UpdatedAt Timestamp `json:"updated_at"`
+	Username  string    `json:"username"`
+}
+
+// RegistryLoginCreate A new login: one a registry.
+type RegistryLoginCreate struct {
+	// Password Password or token. Write-only.
+	Password string `json:"password"`
+
+	// Registry Host and port as in image names; `docker.io` for names without one.
+	Registry string `json:"registry"`
+	Username string `json:"username"`
+}
+
+// RegistryLoginList One page of RegistryLogin objects.
+type RegistryLoginList struct {
+	Items []RegistryLogin `json:"items"`
+
+	// NextPageToken Absent on the last page.
+	NextPageToken *string `json:"next_page_token,omitempty"`
+}
+
+// RegistryLoginPatch A new password, and user if it changed.
+type RegistryLoginPatch struct {
+	// Password Password or token. Write-only.
+	Password string  `json:"password"`
+	Username *string `json:"username,omitempty"`
+}
+
+// Sample Readings of one source over one interval, or a gap.
+type Sample struct {
+	// At An instant: RFC 3339, UTC, six digits of a second.
+	At Timestamp `json:"at"`
+
+	// Gap Why nothing was measured; null: it was.
+	Gap nullable.Nullable[string] `json:"gap"`
+
+	// IntervalMs Length of the interval that ends at `at`.
+	IntervalMs int32 `json:"interval_ms"`
+
+	// Readings By name. What is not reported is absent. Counters are differences over the interval.
+	Readings map[string]int64 `json:"readings"`
+
+	// Source Who measured: `gpm`, `nvml`, `cgroup`, `network`.
+	Source string `json:"source"`
+}
+
+// SampleList One page of Sample objects.
+type SampleList struct {
+	Items []Sample `json:"items"`
+
+	// NextPageToken Absent on the last page.
+	NextPageToken *string `json:"next_page_token,omitempty"`
+}
 
 // Scope A right of a credential.
 type Scope = string
@@ -1565,6 +1992,40 @@ type Shape struct {
 	MemoryMib int32                    `json:"memory_mib"`
 	SmPercent nullable.Nullable[int32] `json:"sm_percent"`
 }
+
+// SshCertificate A certificate for one SSH session, and where to show it.
+type SshCertificate struct {
+	// Certificate As a line of a public key file.
+	Certificate string `json:"certificate"`
+
+	// Host Host name or IP address.
+	Host string `json:"host"`
+
+	// HostKey The host key to expect there; accept no other.
+	HostKey string `json:"host_key"`
+	Port    int32  `json:"port"`
+
+	// User User to log in as.
+	User string `json:"user"`
+
+	// ValidUntil An instant: RFC 3339, UTC, six digits of a second.
+	ValidUntil Timestamp `json:"valid_until"`
+}
+
+// SshCertificateCreate What to certify.
+type SshCertificateCreate struct {
+	// PublicKey One line of an authorized_keys file without options: ed25519, ECDSA, or RSA of 3072 bits or more.
+	PublicKey SshKey `json:"public_key"`
+
+	// Purpose `shell`: log in, run commands, copy files, forward ports. `logs`: read the output of the main process.
+	Purpose SshPurpose `json:"purpose"`
+}
+
+// SshKey One line of an authorized_keys file without options: ed25519, ECDSA, or RSA of 3072 bits or more.
+type SshKey = string
+
+// SshPurpose `shell`: log in, run commands, copy files, forward ports. `logs`: read the output of the main process.
+type SshPurpose string
 
 // Timestamp An instant: RFC 3339, UTC, six digits of a second.
 type Timestamp = Instant
@@ -1603,6 +2064,9 @@ type WaitStatus string
 
 // ApiKeyPath defines model for ApiKeyPath.
 type ApiKeyPath = string
+
+// GpuPath defines model for GpuPath.
+type GpuPath = string
 
 // HostPath defines model for HostPath.
 type HostPath = string
@@ -1649,11 +2113,29 @@ type PriceBookPath = string
 // ProjectPath defines model for ProjectPath.
 type ProjectPath = string
 
+// RegistryLoginPath defines model for RegistryLoginPath.
+type RegistryLoginPath = string
+
 // Wait defines model for Wait.
 type Wait = string
 
 // Refused RFC 9457 problem. Clients branch on `code`.
 type Refused = Problem
+
+// ListAdminEventsParams defines parameters for ListAdminEvents.
+type ListAdminEventsParams struct {
+	// Type Only this type, or with a trailing dot only types that begin with it.
+	Type *string `form:"type,omitempty" json:"type,omitempty"`
+
+	// Subject Only events of this host, GPU, instance or operation.
+	Subject *string `form:"subject,omitempty" json:"subject,omitempty"`
+
+	// PageSize Items a page; default 50.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken `next_page_token` of the page before, with the same filter and credential.
+	PageToken *PageToken `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
 
 // ListGpusParams defines parameters for ListGpus.
 type ListGpusParams struct {
@@ -1665,6 +2147,24 @@ type ListGpusParams struct {
 
 	// PageToken `next_page_token` of the page before, with the same filter and credential.
 	PageToken *PageToken `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
+
+// CancelGpuModeParams defines parameters for CancelGpuMode.
+type CancelGpuModeParams struct {
+	// IfMatch The ETag last seen; another generation answers 412.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Makes a retry answer the same for 72 hours.
+	IdempotencyKey *OptionalIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// SetGpuModeParams defines parameters for SetGpuMode.
+type SetGpuModeParams struct {
+	// IfMatch The ETag last seen; another generation answers 412.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Makes a retry answer the same for 72 hours.
+	IdempotencyKey *OptionalIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListHostsParams defines parameters for ListHosts.
@@ -1740,6 +2240,12 @@ type ListAdminOffersParams struct {
 
 	// PageToken `next_page_token` of the page before, with the same filter and credential.
 	PageToken *PageToken `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
+
+// GetAdminOperationParams defines parameters for GetAdminOperation.
+type GetAdminOperationParams struct {
+	// Wait Wait until the operation ends, at most 60s; answers the current state, never 408.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 }
 
 // ListOrganizationsParams defines parameters for ListOrganizations.
@@ -1859,6 +2365,33 @@ type ListInvoicesParams struct {
 	PageToken *PageToken `form:"page_token,omitempty" json:"page_token,omitempty"`
 }
 
+// ListRegistryLoginsParams defines parameters for ListRegistryLogins.
+type ListRegistryLoginsParams struct {
+	// PageSize Items a page; default 50.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken `next_page_token` of the page before, with the same filter and credential.
+	PageToken *PageToken `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
+
+// CreateRegistryLoginParams defines parameters for CreateRegistryLogin.
+type CreateRegistryLoginParams struct {
+	// IdempotencyKey Makes a retry safe: the same key and body give the same answer for 72 hours.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+}
+
+// DeleteRegistryLoginParams defines parameters for DeleteRegistryLogin.
+type DeleteRegistryLoginParams struct {
+	// IdempotencyKey Makes a retry answer the same for 72 hours.
+	IdempotencyKey *OptionalIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// UpdateRegistryLoginParams defines parameters for UpdateRegistryLogin.
+type UpdateRegistryLoginParams struct {
+	// IdempotencyKey Makes a retry answer the same for 72 hours.
+	IdempotencyKey *OptionalIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // ListInstancesParams defines parameters for ListInstances.
 type ListInstancesParams struct {
 	// Status Only this status.
@@ -1901,6 +2434,15 @@ type GetInstanceParams struct {
 	Timeout *string `form:"timeout,omitempty" json:"timeout,omitempty"`
 }
 
+// UpdateInstanceParams defines parameters for UpdateInstance.
+type UpdateInstanceParams struct {
+	// IfMatch The ETag last seen; another generation answers 412.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Makes a retry answer the same for 72 hours.
+	IdempotencyKey *OptionalIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // StartInstanceParams defines parameters for StartInstance.
 type StartInstanceParams struct {
 	// IfMatch The ETag last seen; another generation answers 412.
@@ -1915,6 +2457,27 @@ type StopInstanceParams struct {
 	// IfMatch The ETag last seen; another generation answers 412.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
+	// IdempotencyKey Makes a retry answer the same for 72 hours.
+	IdempotencyKey *OptionalIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// ListSamplesParams defines parameters for ListSamples.
+type ListSamplesParams struct {
+	// From Start, inclusive; default: an hour before `to`.
+	From *Timestamp `form:"from,omitempty" json:"from,omitempty"`
+
+	// To End, exclusive; default: now.
+	To *Timestamp `form:"to,omitempty" json:"to,omitempty"`
+
+	// PageSize Items a page; default 50.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken `next_page_token` of the page before, with the same filter and credential.
+	PageToken *PageToken `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
+
+// CreateSshCertificateParams defines parameters for CreateSshCertificate.
+type CreateSshCertificateParams struct {
 	// IdempotencyKey Makes a retry answer the same for 72 hours.
 	IdempotencyKey *OptionalIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
@@ -1955,6 +2518,9 @@ type GetUsageParams struct {
 	PageToken *PageToken `form:"page_token,omitempty" json:"page_token,omitempty"`
 }
 
+// SetGpuModeJSONRequestBody defines body for SetGpuMode for application/json ContentType.
+type SetGpuModeJSONRequestBody = GpuModeChange
+
 // CreateInvoiceRunJSONRequestBody defines body for CreateInvoiceRun for application/json ContentType.
 type CreateInvoiceRunJSONRequestBody = InvoiceRunCreate
 
@@ -1982,5 +2548,17 @@ type CreatePriceVersionJSONRequestBody = PriceVersionCreate
 // CreateApiKeyJSONRequestBody defines body for CreateApiKey for application/json ContentType.
 type CreateApiKeyJSONRequestBody = ApiKeyCreate
 
+// CreateRegistryLoginJSONRequestBody defines body for CreateRegistryLogin for application/json ContentType.
+type CreateRegistryLoginJSONRequestBody = RegistryLoginCreate
+
+// UpdateRegistryLoginJSONRequestBody defines body for UpdateRegistryLogin for application/json ContentType.
+type UpdateRegistryLoginJSONRequestBody = RegistryLoginPatch
+
 // CreateInstanceJSONRequestBody defines body for CreateInstance for application/json ContentType.
 type CreateInstanceJSONRequestBody = InstanceCreate
+
+// UpdateInstanceJSONRequestBody defines body for UpdateInstance for application/json ContentType.
+type UpdateInstanceJSONRequestBody = InstancePatch
+
+// CreateSshCertificateJSONRequestBody defines body for CreateSshCertificate for application/json ContentType.
+type CreateSshCertificateJSONRequestBody = SshCertificateCreate

@@ -27,6 +27,7 @@ type Result struct {
 type Steps interface {
 	Advance(ctx context.Context, inst id.Instance) (app.Outcome, error)
 	AdvanceHost(ctx context.Context, h id.Host) (app.Outcome, error)
+	AdvanceGPU(ctx context.Context, g id.GPU) (app.Outcome, error)
 }
 
 // Activities are the steps as Temporal calls them.
@@ -52,6 +53,16 @@ func (a *Activities) AdvanceHost(ctx context.Context, key string) (Result, error
 		return Result{}, giveUp(err)
 	}
 	out, err := a.Steps.AdvanceHost(ctx, h)
+	return a.result(out), retryable(err)
+}
+
+// AdvanceGPU takes a GPU's change of mode as far as it goes without waiting.
+func (a *Activities) AdvanceGPU(ctx context.Context, key string) (Result, error) {
+	g, err := id.Parse[id.GPU](key)
+	if err != nil {
+		return Result{}, giveUp(err)
+	}
+	out, err := a.Steps.AdvanceGPU(ctx, g)
 	return a.result(out), retryable(err)
 }
 

@@ -96,10 +96,45 @@ type ClientInterface interface {
 	// Corresponds with GET /.well-known/jwks.json (the `GetJwks` operationId).
 	GetJwks(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListAdminEvents List events of hosts, GPUs and instances
+	//
+	// Corresponds with GET /v1/admin/events (the `ListAdminEvents` operationId).
+	ListAdminEvents(ctx context.Context, params *ListAdminEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListGpus List GPUs
 	//
 	// Corresponds with GET /v1/admin/gpus (the `ListGpus` operationId).
 	ListGpus(ctx context.Context, params *ListGpusParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetGpu Get a GPU
+	//
+	// Corresponds with GET /v1/admin/gpus/{gpu} (the `GetGpu` operationId).
+	GetGpu(ctx context.Context, gpu GpuPath, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CancelGpuMode Cancel a change of mode
+	//
+	// Possible until the host begins to switch; then it answers 409 `state.conflict`.
+	//
+	// Corresponds with POST /v1/admin/gpus/{gpu}/actions/cancel-set-mode (the `CancelGpuMode` operationId).
+	CancelGpuMode(ctx context.Context, gpu GpuPath, params *CancelGpuModeParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// SetGpuModeWithBody Change the mode of a GPU
+	//
+	// From now on nothing new is placed on the GPU. When it is empty, its host switches it, tests it and sells it again. Until the switch it can be cancelled. It needs If-Match.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/admin/gpus/{gpu}/actions/set-mode (the `SetGpuMode` operationId).
+	SetGpuModeWithBody(ctx context.Context, gpu GpuPath, params *SetGpuModeParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// SetGpuMode Change the mode of a GPU
+	//
+	// From now on nothing new is placed on the GPU. When it is empty, its host switches it, tests it and sells it again. Until the switch it can be cancelled. It needs If-Match.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/admin/gpus/{gpu}/actions/set-mode (the `SetGpuMode` operationId).
+	SetGpuMode(ctx context.Context, gpu GpuPath, params *SetGpuModeParams, body SetGpuModeJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListHosts List hosts
 	//
@@ -189,6 +224,11 @@ type ClientInterface interface {
 	//
 	// Corresponds with PUT /v1/admin/offers/{offer} (the `PutOffer` operationId).
 	PutOffer(ctx context.Context, offer OfferPath, body PutOfferJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetAdminOperation Get an operator's operation, or wait for its end
+	//
+	// Corresponds with GET /v1/admin/operations/{operation} (the `GetAdminOperation` operationId).
+	GetAdminOperation(ctx context.Context, operation OperationPath, params *GetAdminOperationParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListOrganizations List organizations
 	//
@@ -351,6 +391,57 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/organization/invoices/{invoice}/html (the `GetInvoiceHtml` operationId).
 	GetInvoiceHtml(ctx context.Context, invoice InvoicePath, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListRegistryLogins List logins to image registries
+	//
+	// Corresponds with GET /v1/organization/registry-logins (the `ListRegistryLogins` operationId).
+	ListRegistryLogins(ctx context.Context, params *ListRegistryLoginsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateRegistryLoginWithBody Store a login to an image registry
+	//
+	// Hosts get it in memory for the pull alone. One a registry. It needs a key of the whole organization.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/organization/registry-logins (the `CreateRegistryLogin` operationId).
+	CreateRegistryLoginWithBody(ctx context.Context, params *CreateRegistryLoginParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateRegistryLogin Store a login to an image registry
+	//
+	// Hosts get it in memory for the pull alone. One a registry. It needs a key of the whole organization.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/organization/registry-logins (the `CreateRegistryLogin` operationId).
+	CreateRegistryLogin(ctx context.Context, params *CreateRegistryLoginParams, body CreateRegistryLoginJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DeleteRegistryLogin Forget a login to an image registry
+	//
+	// Corresponds with DELETE /v1/organization/registry-logins/{registry_login} (the `DeleteRegistryLogin` operationId).
+	DeleteRegistryLogin(ctx context.Context, registryLogin RegistryLoginPath, params *DeleteRegistryLoginParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetRegistryLogin Get a login to an image registry
+	//
+	// Corresponds with GET /v1/organization/registry-logins/{registry_login} (the `GetRegistryLogin` operationId).
+	GetRegistryLogin(ctx context.Context, registryLogin RegistryLoginPath, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateRegistryLoginWithBody Replace the password of a login
+	//
+	// Running instances keep what they pulled; later pulls use the new one.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PATCH /v1/organization/registry-logins/{registry_login} (the `UpdateRegistryLogin` operationId).
+	UpdateRegistryLoginWithBody(ctx context.Context, registryLogin RegistryLoginPath, params *UpdateRegistryLoginParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateRegistryLogin Replace the password of a login
+	//
+	// Running instances keep what they pulled; later pulls use the new one.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PATCH /v1/organization/registry-logins/{registry_login} (the `UpdateRegistryLogin` operationId).
+	UpdateRegistryLogin(ctx context.Context, registryLogin RegistryLoginPath, params *UpdateRegistryLoginParams, body UpdateRegistryLoginJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListInstances List instances
 	//
 	// Corresponds with GET /v1/projects/{project}/instances (the `ListInstances` operationId).
@@ -384,6 +475,24 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/projects/{project}/instances/{instance} (the `GetInstance` operationId).
 	GetInstance(ctx context.Context, project ProjectPath, instance InstancePath, params *GetInstanceParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// UpdateInstanceWithBody Change an instance in place
+	//
+	// Nothing is stopped or started again. Members that are left out stay as they are.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PATCH /v1/projects/{project}/instances/{instance} (the `UpdateInstance` operationId).
+	UpdateInstanceWithBody(ctx context.Context, project ProjectPath, instance InstancePath, params *UpdateInstanceParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateInstance Change an instance in place
+	//
+	// Nothing is stopped or started again. Members that are left out stay as they are.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PATCH /v1/projects/{project}/instances/{instance} (the `UpdateInstance` operationId).
+	UpdateInstance(ctx context.Context, project ProjectPath, instance InstancePath, params *UpdateInstanceParams, body UpdateInstanceJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// StartInstance Start a stopped or failed instance
 	//
 	// Corresponds with POST /v1/projects/{project}/instances/{instance}/actions/start (the `StartInstance` operationId).
@@ -393,6 +502,29 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /v1/projects/{project}/instances/{instance}/actions/stop (the `StopInstance` operationId).
 	StopInstance(ctx context.Context, project ProjectPath, instance InstancePath, params *StopInstanceParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListSamples List what was measured of an instance
+	//
+	// Corresponds with GET /v1/projects/{project}/instances/{instance}/samples (the `ListSamples` operationId).
+	ListSamples(ctx context.Context, project ProjectPath, instance InstancePath, params *ListSamplesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateSshCertificateWithBody Get a certificate for one SSH session
+	//
+	// The certificate is valid for five minutes to log in; sessions outlast it. A shell needs the scope `instances:write` too. Each certificate is in the audit log.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/projects/{project}/instances/{instance}/ssh-certificates (the `CreateSshCertificate` operationId).
+	CreateSshCertificateWithBody(ctx context.Context, project ProjectPath, instance InstancePath, params *CreateSshCertificateParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateSshCertificate Get a certificate for one SSH session
+	//
+	// The certificate is valid for five minutes to log in; sessions outlast it. A shell needs the scope `instances:write` too. Each certificate is in the audit log.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/projects/{project}/instances/{instance}/ssh-certificates (the `CreateSshCertificate` operationId).
+	CreateSshCertificate(ctx context.Context, project ProjectPath, instance InstancePath, params *CreateSshCertificateParams, body CreateSshCertificateJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListOperations List operations
 	//
@@ -425,11 +557,96 @@ func (c *Client) GetJwks(ctx context.Context, reqEditors ...RequestEditorFn) (*h
 	return c.Client.Do(req)
 }
 
+// ListAdminEvents List events of hosts, GPUs and instances
+//
+// Corresponds with GET /v1/admin/events (the `ListAdminEvents` operationId).
+func (c *Client) ListAdminEvents(ctx context.Context, params *ListAdminEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListAdminEventsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListGpus List GPUs
 //
 // Corresponds with GET /v1/admin/gpus (the `ListGpus` operationId).
 func (c *Client) ListGpus(ctx context.Context, params *ListGpusParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListGpusRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetGpu Get a GPU
+//
+// Corresponds with GET /v1/admin/gpus/{gpu} (the `GetGpu` operationId).
+func (c *Client) GetGpu(ctx context.Context, gpu GpuPath, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetGpuRequest(c.Server, gpu)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CancelGpuMode Cancel a change of mode
+//
+// Possible until the host begins to switch; then it answers 409 `state.conflict`.
+//
+// Corresponds with POST /v1/admin/gpus/{gpu}/actions/cancel-set-mode (the `CancelGpuMode` operationId).
+func (c *Client) CancelGpuMode(ctx context.Context, gpu GpuPath, params *CancelGpuModeParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCancelGpuModeRequest(c.Server, gpu, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SetGpuModeWithBody Change the mode of a GPU
+//
+// From now on nothing new is placed on the GPU. When it is empty, its host switches it, tests it and sells it again. Until the switch it can be cancelled. It needs If-Match.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/admin/gpus/{gpu}/actions/set-mode (the `SetGpuMode` operationId).
+func (c *Client) SetGpuModeWithBody(ctx context.Context, gpu GpuPath, params *SetGpuModeParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSetGpuModeRequestWithBody(c.Server, gpu, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SetGpuMode Change the mode of a GPU
+//
+// From now on nothing new is placed on the GPU. When it is empty, its host switches it, tests it and sells it again. Until the switch it can be cancelled. It needs If-Match.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/admin/gpus/{gpu}/actions/set-mode (the `SetGpuMode` operationId).
+func (c *Client) SetGpuMode(ctx context.Context, gpu GpuPath, params *SetGpuModeParams, body SetGpuModeJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSetGpuModeRequest(c.Server, gpu, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -669,6 +886,21 @@ func (c *Client) PutOfferWithBody(ctx context.Context, offer OfferPath, contentT
 // Corresponds with PUT /v1/admin/offers/{offer} (the `PutOffer` operationId).
 func (c *Client) PutOffer(ctx context.Context, offer OfferPath, body PutOfferJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewPutOfferRequest(c.Server, offer, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetAdminOperation Get an operator's operation, or wait for its end
+//
+// Corresponds with GET /v1/admin/operations/{operation} (the `GetAdminOperation` operationId).
+func (c *Client) GetAdminOperation(ctx context.Context, operation OperationPath, params *GetAdminOperationParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetAdminOperationRequest(c.Server, operation, params)
 	if err != nil {
 		return nil, err
 	}
@@ -1110,6 +1342,127 @@ func (c *Client) GetInvoiceHtml(ctx context.Context, invoice InvoicePath, reqEdi
 	return c.Client.Do(req)
 }
 
+// ListRegistryLogins List logins to image registries
+//
+// Corresponds with GET /v1/organization/registry-logins (the `ListRegistryLogins` operationId).
+func (c *Client) ListRegistryLogins(ctx context.Context, params *ListRegistryLoginsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListRegistryLoginsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateRegistryLoginWithBody Store a login to an image registry
+//
+// Hosts get it in memory for the pull alone. One a registry. It needs a key of the whole organization.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/organization/registry-logins (the `CreateRegistryLogin` operationId).
+func (c *Client) CreateRegistryLoginWithBody(ctx context.Context, params *CreateRegistryLoginParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateRegistryLoginRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateRegistryLogin Store a login to an image registry
+//
+// Hosts get it in memory for the pull alone. One a registry. It needs a key of the whole organization.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/organization/registry-logins (the `CreateRegistryLogin` operationId).
+func (c *Client) CreateRegistryLogin(ctx context.Context, params *CreateRegistryLoginParams, body CreateRegistryLoginJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateRegistryLoginRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeleteRegistryLogin Forget a login to an image registry
+//
+// Corresponds with DELETE /v1/organization/registry-logins/{registry_login} (the `DeleteRegistryLogin` operationId).
+func (c *Client) DeleteRegistryLogin(ctx context.Context, registryLogin RegistryLoginPath, params *DeleteRegistryLoginParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeleteRegistryLoginRequest(c.Server, registryLogin, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetRegistryLogin Get a login to an image registry
+//
+// Corresponds with GET /v1/organization/registry-logins/{registry_login} (the `GetRegistryLogin` operationId).
+func (c *Client) GetRegistryLogin(ctx context.Context, registryLogin RegistryLoginPath, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetRegistryLoginRequest(c.Server, registryLogin)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateRegistryLoginWithBody Replace the password of a login
+//
+// Running instances keep what they pulled; later pulls use the new one.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PATCH /v1/organization/registry-logins/{registry_login} (the `UpdateRegistryLogin` operationId).
+func (c *Client) UpdateRegistryLoginWithBody(ctx context.Context, registryLogin RegistryLoginPath, params *UpdateRegistryLoginParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateRegistryLoginRequestWithBody(c.Server, registryLogin, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateRegistryLogin Replace the password of a login
+//
+// Running instances keep what they pulled; later pulls use the new one.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PATCH /v1/organization/registry-logins/{registry_login} (the `UpdateRegistryLogin` operationId).
+func (c *Client) UpdateRegistryLogin(ctx context.Context, registryLogin RegistryLoginPath, params *UpdateRegistryLoginParams, body UpdateRegistryLoginJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateRegistryLoginRequest(c.Server, registryLogin, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListInstances List instances
 //
 // Corresponds with GET /v1/projects/{project}/instances (the `ListInstances` operationId).
@@ -1193,6 +1546,44 @@ func (c *Client) GetInstance(ctx context.Context, project ProjectPath, instance 
 	return c.Client.Do(req)
 }
 
+// UpdateInstanceWithBody Change an instance in place
+//
+// Nothing is stopped or started again. Members that are left out stay as they are.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PATCH /v1/projects/{project}/instances/{instance} (the `UpdateInstance` operationId).
+func (c *Client) UpdateInstanceWithBody(ctx context.Context, project ProjectPath, instance InstancePath, params *UpdateInstanceParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateInstanceRequestWithBody(c.Server, project, instance, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateInstance Change an instance in place
+//
+// Nothing is stopped or started again. Members that are left out stay as they are.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PATCH /v1/projects/{project}/instances/{instance} (the `UpdateInstance` operationId).
+func (c *Client) UpdateInstance(ctx context.Context, project ProjectPath, instance InstancePath, params *UpdateInstanceParams, body UpdateInstanceJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateInstanceRequest(c.Server, project, instance, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // StartInstance Start a stopped or failed instance
 //
 // Corresponds with POST /v1/projects/{project}/instances/{instance}/actions/start (the `StartInstance` operationId).
@@ -1213,6 +1604,59 @@ func (c *Client) StartInstance(ctx context.Context, project ProjectPath, instanc
 // Corresponds with POST /v1/projects/{project}/instances/{instance}/actions/stop (the `StopInstance` operationId).
 func (c *Client) StopInstance(ctx context.Context, project ProjectPath, instance InstancePath, params *StopInstanceParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewStopInstanceRequest(c.Server, project, instance, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListSamples List what was measured of an instance
+//
+// Corresponds with GET /v1/projects/{project}/instances/{instance}/samples (the `ListSamples` operationId).
+func (c *Client) ListSamples(ctx context.Context, project ProjectPath, instance InstancePath, params *ListSamplesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListSamplesRequest(c.Server, project, instance, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateSshCertificateWithBody Get a certificate for one SSH session
+//
+// The certificate is valid for five minutes to log in; sessions outlast it. A shell needs the scope `instances:write` too. Each certificate is in the audit log.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/projects/{project}/instances/{instance}/ssh-certificates (the `CreateSshCertificate` operationId).
+func (c *Client) CreateSshCertificateWithBody(ctx context.Context, project ProjectPath, instance InstancePath, params *CreateSshCertificateParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateSshCertificateRequestWithBody(c.Server, project, instance, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateSshCertificate Get a certificate for one SSH session
+//
+// The certificate is valid for five minutes to log in; sessions outlast it. A shell needs the scope `instances:write` too. Each certificate is in the audit log.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/projects/{project}/instances/{instance}/ssh-certificates (the `CreateSshCertificate` operationId).
+func (c *Client) CreateSshCertificate(ctx context.Context, project ProjectPath, instance InstancePath, params *CreateSshCertificateParams, body CreateSshCertificateJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateSshCertificateRequest(c.Server, project, instance, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -1285,6 +1729,96 @@ func NewGetJwksRequest(server string) (*http.Request, error) {
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListAdminEventsRequest constructs an http.Request for the ListAdminEvents method
+func NewListAdminEventsRequest(server string, params *ListAdminEventsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/events")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Type != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "type", *params.Type, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Subject != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "subject", *params.Subject, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
@@ -1368,6 +1902,173 @@ func NewListGpusRequest(server string, params *ListGpusParams) (*http.Request, e
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetGpuRequest constructs an http.Request for the GetGpu method
+func NewGetGpuRequest(server string, gpu GpuPath) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "gpu", gpu, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/gpus/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewCancelGpuModeRequest constructs an http.Request for the CancelGpuMode method
+func NewCancelGpuModeRequest(server string, gpu GpuPath, params *CancelGpuModeParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "gpu", gpu, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/gpus/%s/actions/cancel-set-mode", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+		if params.IdempotencyKey != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam1)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewSetGpuModeRequest calls the generic SetGpuMode builder with application/json body
+func NewSetGpuModeRequest(server string, gpu GpuPath, params *SetGpuModeParams, body SetGpuModeJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewSetGpuModeRequestWithBody(server, gpu, params, "application/json", bodyReader)
+}
+
+// NewSetGpuModeRequestWithBody constructs an http.Request for the SetGpuMode method, with any body, and a specified content type
+func NewSetGpuModeRequestWithBody(server string, gpu GpuPath, params *SetGpuModeParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "gpu", gpu, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/gpus/%s/actions/set-mode", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+		if params.IdempotencyKey != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam1)
+		}
+
 	}
 
 	return req, nil
@@ -2029,6 +2730,67 @@ func NewPutOfferRequestWithBody(server string, offer OfferPath, contentType stri
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewGetAdminOperationRequest constructs an http.Request for the GetAdminOperation method
+func NewGetAdminOperationRequest(server string, operation OperationPath, params *GetAdminOperationParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "operation", operation, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/operations/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Wait != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
 
 	return req, nil
 }
@@ -3179,6 +3941,270 @@ func NewGetInvoiceHtmlRequest(server string, invoice InvoicePath) (*http.Request
 	return req, nil
 }
 
+// NewListRegistryLoginsRequest constructs an http.Request for the ListRegistryLogins method
+func NewListRegistryLoginsRequest(server string, params *ListRegistryLoginsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/organization/registry-logins")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewCreateRegistryLoginRequest calls the generic CreateRegistryLogin builder with application/json body
+func NewCreateRegistryLoginRequest(server string, params *CreateRegistryLoginParams, body CreateRegistryLoginJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCreateRegistryLoginRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewCreateRegistryLoginRequestWithBody constructs an http.Request for the CreateRegistryLogin method, with any body, and a specified content type
+func NewCreateRegistryLoginRequestWithBody(server string, params *CreateRegistryLoginParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/organization/registry-logins")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewDeleteRegistryLoginRequest constructs an http.Request for the DeleteRegistryLogin method
+func NewDeleteRegistryLoginRequest(server string, registryLogin RegistryLoginPath, params *DeleteRegistryLoginParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "registry_login", registryLogin, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/organization/registry-logins/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewGetRegistryLoginRequest constructs an http.Request for the GetRegistryLogin method
+func NewGetRegistryLoginRequest(server string, registryLogin RegistryLoginPath) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "registry_login", registryLogin, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/organization/registry-logins/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewUpdateRegistryLoginRequest calls the generic UpdateRegistryLogin builder with application/json body
+func NewUpdateRegistryLoginRequest(server string, registryLogin RegistryLoginPath, params *UpdateRegistryLoginParams, body UpdateRegistryLoginJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUpdateRegistryLoginRequestWithBody(server, registryLogin, params, "application/json", bodyReader)
+}
+
+// NewUpdateRegistryLoginRequestWithBody constructs an http.Request for the UpdateRegistryLogin method, with any body, and a specified content type
+func NewUpdateRegistryLoginRequestWithBody(server string, registryLogin RegistryLoginPath, params *UpdateRegistryLoginParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "registry_login", registryLogin, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/organization/registry-logins/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewListInstancesRequest constructs an http.Request for the ListInstances method
 func NewListInstancesRequest(server string, project ProjectPath, params *ListInstancesParams) (*http.Request, error) {
 	var err error
@@ -3495,6 +4521,86 @@ func NewGetInstanceRequest(server string, project ProjectPath, instance Instance
 	return req, nil
 }
 
+// NewUpdateInstanceRequest calls the generic UpdateInstance builder with application/json body
+func NewUpdateInstanceRequest(server string, project ProjectPath, instance InstancePath, params *UpdateInstanceParams, body UpdateInstanceJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUpdateInstanceRequestWithBody(server, project, instance, params, "application/json", bodyReader)
+}
+
+// NewUpdateInstanceRequestWithBody constructs an http.Request for the UpdateInstance method, with any body, and a specified content type
+func NewUpdateInstanceRequestWithBody(server string, project ProjectPath, instance InstancePath, params *UpdateInstanceParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "project", project, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "instance", instance, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/projects/%s/instances/%s", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IfMatch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam0)
+		}
+
+		if params.IdempotencyKey != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam1)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewStartInstanceRequest constructs an http.Request for the StartInstance method
 func NewStartInstanceRequest(server string, project ProjectPath, instance InstancePath, params *StartInstanceParams) (*http.Request, error) {
 	var err error
@@ -3622,6 +4728,179 @@ func NewStopInstanceRequest(server string, project ProjectPath, instance Instanc
 			}
 
 			req.Header.Set("Idempotency-Key", headerParam1)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewListSamplesRequest constructs an http.Request for the ListSamples method
+func NewListSamplesRequest(server string, project ProjectPath, instance InstancePath, params *ListSamplesParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "project", project, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "instance", instance, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/projects/%s/instances/%s/samples", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.From != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.To != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewCreateSshCertificateRequest calls the generic CreateSshCertificate builder with application/json body
+func NewCreateSshCertificateRequest(server string, project ProjectPath, instance InstancePath, params *CreateSshCertificateParams, body CreateSshCertificateJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCreateSshCertificateRequestWithBody(server, project, instance, params, "application/json", bodyReader)
+}
+
+// NewCreateSshCertificateRequestWithBody constructs an http.Request for the CreateSshCertificate method, with any body, and a specified content type
+func NewCreateSshCertificateRequestWithBody(server string, project ProjectPath, instance InstancePath, params *CreateSshCertificateParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "project", project, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "instance", instance, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/projects/%s/instances/%s/ssh-certificates", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
 		}
 
 	}
@@ -3925,12 +5204,53 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /.well-known/jwks.json (the `GetJwks` operationId).
 	GetJwksWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetJwksResp, error)
 
+	// ListAdminEventsWithResponse List events of hosts, GPUs and instances
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/admin/events (the `ListAdminEvents` operationId).
+	ListAdminEventsWithResponse(ctx context.Context, params *ListAdminEventsParams, reqEditors ...RequestEditorFn) (*ListAdminEventsResp, error)
+
 	// ListGpusWithResponse List GPUs
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/admin/gpus (the `ListGpus` operationId).
 	ListGpusWithResponse(ctx context.Context, params *ListGpusParams, reqEditors ...RequestEditorFn) (*ListGpusResp, error)
+
+	// GetGpuWithResponse Get a GPU
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/admin/gpus/{gpu} (the `GetGpu` operationId).
+	GetGpuWithResponse(ctx context.Context, gpu GpuPath, reqEditors ...RequestEditorFn) (*GetGpuResp, error)
+
+	// CancelGpuModeWithResponse Cancel a change of mode
+	//
+	// Possible until the host begins to switch; then it answers 409 `state.conflict`.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/gpus/{gpu}/actions/cancel-set-mode (the `CancelGpuMode` operationId).
+	CancelGpuModeWithResponse(ctx context.Context, gpu GpuPath, params *CancelGpuModeParams, reqEditors ...RequestEditorFn) (*CancelGpuModeResp, error)
+
+	// SetGpuModeWithBodyWithResponse Change the mode of a GPU
+	//
+	// From now on nothing new is placed on the GPU. When it is empty, its host switches it, tests it and sells it again. Until the switch it can be cancelled. It needs If-Match.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/gpus/{gpu}/actions/set-mode (the `SetGpuMode` operationId).
+	SetGpuModeWithBodyWithResponse(ctx context.Context, gpu GpuPath, params *SetGpuModeParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SetGpuModeResp, error)
+
+	// SetGpuModeWithResponse Change the mode of a GPU
+	//
+	// From now on nothing new is placed on the GPU. When it is empty, its host switches it, tests it and sells it again. Until the switch it can be cancelled. It needs If-Match.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/gpus/{gpu}/actions/set-mode (the `SetGpuMode` operationId).
+	SetGpuModeWithResponse(ctx context.Context, gpu GpuPath, params *SetGpuModeParams, body SetGpuModeJSONRequestBody, reqEditors ...RequestEditorFn) (*SetGpuModeResp, error)
 
 	// ListHostsWithResponse List hosts
 	//
@@ -4038,6 +5358,13 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with PUT /v1/admin/offers/{offer} (the `PutOffer` operationId).
 	PutOfferWithResponse(ctx context.Context, offer OfferPath, body PutOfferJSONRequestBody, reqEditors ...RequestEditorFn) (*PutOfferResp, error)
+
+	// GetAdminOperationWithResponse Get an operator's operation, or wait for its end
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/admin/operations/{operation} (the `GetAdminOperation` operationId).
+	GetAdminOperationWithResponse(ctx context.Context, operation OperationPath, params *GetAdminOperationParams, reqEditors ...RequestEditorFn) (*GetAdminOperationResp, error)
 
 	// ListOrganizationsWithResponse List organizations
 	//
@@ -4230,6 +5557,63 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/organization/invoices/{invoice}/html (the `GetInvoiceHtml` operationId).
 	GetInvoiceHtmlWithResponse(ctx context.Context, invoice InvoicePath, reqEditors ...RequestEditorFn) (*GetInvoiceHtmlResp, error)
 
+	// ListRegistryLoginsWithResponse List logins to image registries
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/organization/registry-logins (the `ListRegistryLogins` operationId).
+	ListRegistryLoginsWithResponse(ctx context.Context, params *ListRegistryLoginsParams, reqEditors ...RequestEditorFn) (*ListRegistryLoginsResp, error)
+
+	// CreateRegistryLoginWithBodyWithResponse Store a login to an image registry
+	//
+	// Hosts get it in memory for the pull alone. One a registry. It needs a key of the whole organization.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/organization/registry-logins (the `CreateRegistryLogin` operationId).
+	CreateRegistryLoginWithBodyWithResponse(ctx context.Context, params *CreateRegistryLoginParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateRegistryLoginResp, error)
+
+	// CreateRegistryLoginWithResponse Store a login to an image registry
+	//
+	// Hosts get it in memory for the pull alone. One a registry. It needs a key of the whole organization.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/organization/registry-logins (the `CreateRegistryLogin` operationId).
+	CreateRegistryLoginWithResponse(ctx context.Context, params *CreateRegistryLoginParams, body CreateRegistryLoginJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateRegistryLoginResp, error)
+
+	// DeleteRegistryLoginWithResponse Forget a login to an image registry
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /v1/organization/registry-logins/{registry_login} (the `DeleteRegistryLogin` operationId).
+	DeleteRegistryLoginWithResponse(ctx context.Context, registryLogin RegistryLoginPath, params *DeleteRegistryLoginParams, reqEditors ...RequestEditorFn) (*DeleteRegistryLoginResp, error)
+
+	// GetRegistryLoginWithResponse Get a login to an image registry
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/organization/registry-logins/{registry_login} (the `GetRegistryLogin` operationId).
+	GetRegistryLoginWithResponse(ctx context.Context, registryLogin RegistryLoginPath, reqEditors ...RequestEditorFn) (*GetRegistryLoginResp, error)
+
+	// UpdateRegistryLoginWithBodyWithResponse Replace the password of a login
+	//
+	// Running instances keep what they pulled; later pulls use the new one.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /v1/organization/registry-logins/{registry_login} (the `UpdateRegistryLogin` operationId).
+	UpdateRegistryLoginWithBodyWithResponse(ctx context.Context, registryLogin RegistryLoginPath, params *UpdateRegistryLoginParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateRegistryLoginResp, error)
+
+	// UpdateRegistryLoginWithResponse Replace the password of a login
+	//
+	// Running instances keep what they pulled; later pulls use the new one.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /v1/organization/registry-logins/{registry_login} (the `UpdateRegistryLogin` operationId).
+	UpdateRegistryLoginWithResponse(ctx context.Context, registryLogin RegistryLoginPath, params *UpdateRegistryLoginParams, body UpdateRegistryLoginJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateRegistryLoginResp, error)
+
 	// ListInstancesWithResponse List instances
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -4269,6 +5653,24 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/projects/{project}/instances/{instance} (the `GetInstance` operationId).
 	GetInstanceWithResponse(ctx context.Context, project ProjectPath, instance InstancePath, params *GetInstanceParams, reqEditors ...RequestEditorFn) (*GetInstanceResp, error)
 
+	// UpdateInstanceWithBodyWithResponse Change an instance in place
+	//
+	// Nothing is stopped or started again. Members that are left out stay as they are.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /v1/projects/{project}/instances/{instance} (the `UpdateInstance` operationId).
+	UpdateInstanceWithBodyWithResponse(ctx context.Context, project ProjectPath, instance InstancePath, params *UpdateInstanceParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateInstanceResp, error)
+
+	// UpdateInstanceWithResponse Change an instance in place
+	//
+	// Nothing is stopped or started again. Members that are left out stay as they are.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /v1/projects/{project}/instances/{instance} (the `UpdateInstance` operationId).
+	UpdateInstanceWithResponse(ctx context.Context, project ProjectPath, instance InstancePath, params *UpdateInstanceParams, body UpdateInstanceJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateInstanceResp, error)
+
 	// StartInstanceWithResponse Start a stopped or failed instance
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -4282,6 +5684,31 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /v1/projects/{project}/instances/{instance}/actions/stop (the `StopInstance` operationId).
 	StopInstanceWithResponse(ctx context.Context, project ProjectPath, instance InstancePath, params *StopInstanceParams, reqEditors ...RequestEditorFn) (*StopInstanceResp, error)
+
+	// ListSamplesWithResponse List what was measured of an instance
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/projects/{project}/instances/{instance}/samples (the `ListSamples` operationId).
+	ListSamplesWithResponse(ctx context.Context, project ProjectPath, instance InstancePath, params *ListSamplesParams, reqEditors ...RequestEditorFn) (*ListSamplesResp, error)
+
+	// CreateSshCertificateWithBodyWithResponse Get a certificate for one SSH session
+	//
+	// The certificate is valid for five minutes to log in; sessions outlast it. A shell needs the scope `instances:write` too. Each certificate is in the audit log.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/projects/{project}/instances/{instance}/ssh-certificates (the `CreateSshCertificate` operationId).
+	CreateSshCertificateWithBodyWithResponse(ctx context.Context, project ProjectPath, instance InstancePath, params *CreateSshCertificateParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateSshCertificateResp, error)
+
+	// CreateSshCertificateWithResponse Get a certificate for one SSH session
+	//
+	// The certificate is valid for five minutes to log in; sessions outlast it. A shell needs the scope `instances:write` too. Each certificate is in the audit log.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/projects/{project}/instances/{instance}/ssh-certificates (the `CreateSshCertificate` operationId).
+	CreateSshCertificateWithResponse(ctx context.Context, project ProjectPath, instance InstancePath, params *CreateSshCertificateParams, body CreateSshCertificateJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateSshCertificateResp, error)
 
 	// ListOperationsWithResponse List operations
 	//
@@ -4353,6 +5780,54 @@ func (r GetJwksResp) ContentType() string {
 	return ""
 }
 
+type ListAdminEventsResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *EventList
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListAdminEventsResp) GetJSON200() *EventList {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListAdminEventsResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListAdminEventsResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListAdminEventsResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListAdminEventsResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListAdminEventsResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ListGpusResp struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -4395,6 +5870,186 @@ func (r ListGpusResp) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ListGpusResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetGpuResp200Headers the declared response headers of an HTTP 200 response for GetGpu
+type GetGpuResp200Headers struct {
+	ETag *string
+}
+
+type GetGpuResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Gpu
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetGpuResp200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetGpuResp) GetJSON200() *Gpu {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetGpuResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetGpuResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetGpuResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetGpuResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetGpuResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CancelGpuModeResp200Headers the declared response headers of an HTTP 200 response for CancelGpuMode
+type CancelGpuModeResp200Headers struct {
+	IdempotentReplayed *string
+}
+
+type CancelGpuModeResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *AdminOperation
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *CancelGpuModeResp200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CancelGpuModeResp) GetJSON200() *AdminOperation {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CancelGpuModeResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CancelGpuModeResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CancelGpuModeResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CancelGpuModeResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CancelGpuModeResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// SetGpuModeResp200Headers the declared response headers of an HTTP 200 response for SetGpuMode
+type SetGpuModeResp200Headers struct {
+	IdempotentReplayed *string
+}
+
+// SetGpuModeResp202Headers the declared response headers of an HTTP 202 response for SetGpuMode
+type SetGpuModeResp202Headers struct {
+	IdempotentReplayed *string
+	Location           *string
+}
+
+type SetGpuModeResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *GpuModeEffect
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *AdminOperation
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *SetGpuModeResp200Headers
+	// Headers202 the parsed response headers for an HTTP 202 response
+	Headers202 *SetGpuModeResp202Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r SetGpuModeResp) GetJSON200() *GpuModeEffect {
+	return r.JSON200
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r SetGpuModeResp) GetJSON202() *AdminOperation {
+	return r.JSON202
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r SetGpuModeResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r SetGpuModeResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r SetGpuModeResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r SetGpuModeResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r SetGpuModeResp) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -5017,6 +6672,54 @@ func (r PutOfferResp) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r PutOfferResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetAdminOperationResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *AdminOperation
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetAdminOperationResp) GetJSON200() *AdminOperation {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetAdminOperationResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetAdminOperationResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetAdminOperationResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetAdminOperationResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetAdminOperationResp) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -6070,6 +7773,260 @@ func (r GetInvoiceHtmlResp) ContentType() string {
 	return ""
 }
 
+type ListRegistryLoginsResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RegistryLoginList
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListRegistryLoginsResp) GetJSON200() *RegistryLoginList {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListRegistryLoginsResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListRegistryLoginsResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListRegistryLoginsResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListRegistryLoginsResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListRegistryLoginsResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CreateRegistryLoginResp201Headers the declared response headers of an HTTP 201 response for CreateRegistryLogin
+type CreateRegistryLoginResp201Headers struct {
+	IdempotentReplayed *string
+}
+
+type CreateRegistryLoginResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *RegistryLogin
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *CreateRegistryLoginResp201Headers
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r CreateRegistryLoginResp) GetJSON201() *RegistryLogin {
+	return r.JSON201
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CreateRegistryLoginResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CreateRegistryLoginResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CreateRegistryLoginResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CreateRegistryLoginResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CreateRegistryLoginResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// DeleteRegistryLoginResp204Headers the declared response headers of an HTTP 204 response for DeleteRegistryLogin
+type DeleteRegistryLoginResp204Headers struct {
+	IdempotentReplayed *string
+}
+
+type DeleteRegistryLoginResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers204 the parsed response headers for an HTTP 204 response
+	Headers204 *DeleteRegistryLoginResp204Headers
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r DeleteRegistryLoginResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DeleteRegistryLoginResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DeleteRegistryLoginResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DeleteRegistryLoginResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DeleteRegistryLoginResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetRegistryLoginResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RegistryLogin
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetRegistryLoginResp) GetJSON200() *RegistryLogin {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetRegistryLoginResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetRegistryLoginResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetRegistryLoginResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetRegistryLoginResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetRegistryLoginResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// UpdateRegistryLoginResp200Headers the declared response headers of an HTTP 200 response for UpdateRegistryLogin
+type UpdateRegistryLoginResp200Headers struct {
+	IdempotentReplayed *string
+}
+
+type UpdateRegistryLoginResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RegistryLogin
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *UpdateRegistryLoginResp200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UpdateRegistryLoginResp) GetJSON200() *RegistryLogin {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r UpdateRegistryLoginResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r UpdateRegistryLoginResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UpdateRegistryLoginResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UpdateRegistryLoginResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UpdateRegistryLoginResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ListInstancesResp struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -6302,6 +8259,62 @@ func (r GetInstanceResp) ContentType() string {
 	return ""
 }
 
+// UpdateInstanceResp200Headers the declared response headers of an HTTP 200 response for UpdateInstance
+type UpdateInstanceResp200Headers struct {
+	ETag               *string
+	IdempotentReplayed *string
+}
+
+type UpdateInstanceResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Instance
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *UpdateInstanceResp200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UpdateInstanceResp) GetJSON200() *Instance {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r UpdateInstanceResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r UpdateInstanceResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UpdateInstanceResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UpdateInstanceResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UpdateInstanceResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // StartInstanceResp202Headers the declared response headers of an HTTP 202 response for StartInstance
 type StartInstanceResp202Headers struct {
 	ETag               *string
@@ -6425,6 +8438,109 @@ func (r StopInstanceResp) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r StopInstanceResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListSamplesResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SampleList
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListSamplesResp) GetJSON200() *SampleList {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListSamplesResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListSamplesResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListSamplesResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListSamplesResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListSamplesResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CreateSshCertificateResp201Headers the declared response headers of an HTTP 201 response for CreateSshCertificate
+type CreateSshCertificateResp201Headers struct {
+	IdempotentReplayed *string
+}
+
+type CreateSshCertificateResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *SshCertificate
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *CreateSshCertificateResp201Headers
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r CreateSshCertificateResp) GetJSON201() *SshCertificate {
+	return r.JSON201
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CreateSshCertificateResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CreateSshCertificateResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CreateSshCertificateResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CreateSshCertificateResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CreateSshCertificateResp) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -6588,6 +8704,19 @@ func (c *ClientWithResponses) GetJwksWithResponse(ctx context.Context, reqEditor
 	return ParseGetJwksResp(rsp)
 }
 
+// ListAdminEventsWithResponse List events of hosts, GPUs and instances
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/admin/events (the `ListAdminEvents` operationId).
+func (c *ClientWithResponses) ListAdminEventsWithResponse(ctx context.Context, params *ListAdminEventsParams, reqEditors ...RequestEditorFn) (*ListAdminEventsResp, error) {
+	rsp, err := c.ListAdminEvents(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListAdminEventsResp(rsp)
+}
+
 // ListGpusWithResponse List GPUs
 //
 // Returns a wrapper object for the known response body format(s).
@@ -6599,6 +8728,64 @@ func (c *ClientWithResponses) ListGpusWithResponse(ctx context.Context, params *
 		return nil, err
 	}
 	return ParseListGpusResp(rsp)
+}
+
+// GetGpuWithResponse Get a GPU
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/admin/gpus/{gpu} (the `GetGpu` operationId).
+func (c *ClientWithResponses) GetGpuWithResponse(ctx context.Context, gpu GpuPath, reqEditors ...RequestEditorFn) (*GetGpuResp, error) {
+	rsp, err := c.GetGpu(ctx, gpu, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetGpuResp(rsp)
+}
+
+// CancelGpuModeWithResponse Cancel a change of mode
+//
+// Possible until the host begins to switch; then it answers 409 `state.conflict`.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/gpus/{gpu}/actions/cancel-set-mode (the `CancelGpuMode` operationId).
+func (c *ClientWithResponses) CancelGpuModeWithResponse(ctx context.Context, gpu GpuPath, params *CancelGpuModeParams, reqEditors ...RequestEditorFn) (*CancelGpuModeResp, error) {
+	rsp, err := c.CancelGpuMode(ctx, gpu, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCancelGpuModeResp(rsp)
+}
+
+// SetGpuModeWithBodyWithResponse Change the mode of a GPU
+//
+// From now on nothing new is placed on the GPU. When it is empty, its host switches it, tests it and sells it again. Until the switch it can be cancelled. It needs If-Match.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/gpus/{gpu}/actions/set-mode (the `SetGpuMode` operationId).
+func (c *ClientWithResponses) SetGpuModeWithBodyWithResponse(ctx context.Context, gpu GpuPath, params *SetGpuModeParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SetGpuModeResp, error) {
+	rsp, err := c.SetGpuModeWithBody(ctx, gpu, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSetGpuModeResp(rsp)
+}
+
+// SetGpuModeWithResponse Change the mode of a GPU
+//
+// From now on nothing new is placed on the GPU. When it is empty, its host switches it, tests it and sells it again. Until the switch it can be cancelled. It needs If-Match.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/gpus/{gpu}/actions/set-mode (the `SetGpuMode` operationId).
+func (c *ClientWithResponses) SetGpuModeWithResponse(ctx context.Context, gpu GpuPath, params *SetGpuModeParams, body SetGpuModeJSONRequestBody, reqEditors ...RequestEditorFn) (*SetGpuModeResp, error) {
+	rsp, err := c.SetGpuMode(ctx, gpu, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSetGpuModeResp(rsp)
 }
 
 // ListHostsWithResponse List hosts
@@ -6796,6 +8983,19 @@ func (c *ClientWithResponses) PutOfferWithResponse(ctx context.Context, offer Of
 		return nil, err
 	}
 	return ParsePutOfferResp(rsp)
+}
+
+// GetAdminOperationWithResponse Get an operator's operation, or wait for its end
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/admin/operations/{operation} (the `GetAdminOperation` operationId).
+func (c *ClientWithResponses) GetAdminOperationWithResponse(ctx context.Context, operation OperationPath, params *GetAdminOperationParams, reqEditors ...RequestEditorFn) (*GetAdminOperationResp, error) {
+	rsp, err := c.GetAdminOperation(ctx, operation, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetAdminOperationResp(rsp)
 }
 
 // ListOrganizationsWithResponse List organizations
@@ -7151,6 +9351,105 @@ func (c *ClientWithResponses) GetInvoiceHtmlWithResponse(ctx context.Context, in
 	return ParseGetInvoiceHtmlResp(rsp)
 }
 
+// ListRegistryLoginsWithResponse List logins to image registries
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/organization/registry-logins (the `ListRegistryLogins` operationId).
+func (c *ClientWithResponses) ListRegistryLoginsWithResponse(ctx context.Context, params *ListRegistryLoginsParams, reqEditors ...RequestEditorFn) (*ListRegistryLoginsResp, error) {
+	rsp, err := c.ListRegistryLogins(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListRegistryLoginsResp(rsp)
+}
+
+// CreateRegistryLoginWithBodyWithResponse Store a login to an image registry
+//
+// Hosts get it in memory for the pull alone. One a registry. It needs a key of the whole organization.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/organization/registry-logins (the `CreateRegistryLogin` operationId).
+func (c *ClientWithResponses) CreateRegistryLoginWithBodyWithResponse(ctx context.Context, params *CreateRegistryLoginParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateRegistryLoginResp, error) {
+	rsp, err := c.CreateRegistryLoginWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateRegistryLoginResp(rsp)
+}
+
+// CreateRegistryLoginWithResponse Store a login to an image registry
+//
+// Hosts get it in memory for the pull alone. One a registry. It needs a key of the whole organization.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/organization/registry-logins (the `CreateRegistryLogin` operationId).
+func (c *ClientWithResponses) CreateRegistryLoginWithResponse(ctx context.Context, params *CreateRegistryLoginParams, body CreateRegistryLoginJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateRegistryLoginResp, error) {
+	rsp, err := c.CreateRegistryLogin(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateRegistryLoginResp(rsp)
+}
+
+// DeleteRegistryLoginWithResponse Forget a login to an image registry
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /v1/organization/registry-logins/{registry_login} (the `DeleteRegistryLogin` operationId).
+func (c *ClientWithResponses) DeleteRegistryLoginWithResponse(ctx context.Context, registryLogin RegistryLoginPath, params *DeleteRegistryLoginParams, reqEditors ...RequestEditorFn) (*DeleteRegistryLoginResp, error) {
+	rsp, err := c.DeleteRegistryLogin(ctx, registryLogin, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeleteRegistryLoginResp(rsp)
+}
+
+// GetRegistryLoginWithResponse Get a login to an image registry
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/organization/registry-logins/{registry_login} (the `GetRegistryLogin` operationId).
+func (c *ClientWithResponses) GetRegistryLoginWithResponse(ctx context.Context, registryLogin RegistryLoginPath, reqEditors ...RequestEditorFn) (*GetRegistryLoginResp, error) {
+	rsp, err := c.GetRegistryLogin(ctx, registryLogin, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetRegistryLoginResp(rsp)
+}
+
+// UpdateRegistryLoginWithBodyWithResponse Replace the password of a login
+//
+// Running instances keep what they pulled; later pulls use the new one.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /v1/organization/registry-logins/{registry_login} (the `UpdateRegistryLogin` operationId).
+func (c *ClientWithResponses) UpdateRegistryLoginWithBodyWithResponse(ctx context.Context, registryLogin RegistryLoginPath, params *UpdateRegistryLoginParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateRegistryLoginResp, error) {
+	rsp, err := c.UpdateRegistryLoginWithBody(ctx, registryLogin, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateRegistryLoginResp(rsp)
+}
+
+// UpdateRegistryLoginWithResponse Replace the password of a login
+//
+// Running instances keep what they pulled; later pulls use the new one.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /v1/organization/registry-logins/{registry_login} (the `UpdateRegistryLogin` operationId).
+func (c *ClientWithResponses) UpdateRegistryLoginWithResponse(ctx context.Context, registryLogin RegistryLoginPath, params *UpdateRegistryLoginParams, body UpdateRegistryLoginJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateRegistryLoginResp, error) {
+	rsp, err := c.UpdateRegistryLogin(ctx, registryLogin, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateRegistryLoginResp(rsp)
+}
+
 // ListInstancesWithResponse List instances
 //
 // Returns a wrapper object for the known response body format(s).
@@ -7220,6 +9519,36 @@ func (c *ClientWithResponses) GetInstanceWithResponse(ctx context.Context, proje
 	return ParseGetInstanceResp(rsp)
 }
 
+// UpdateInstanceWithBodyWithResponse Change an instance in place
+//
+// Nothing is stopped or started again. Members that are left out stay as they are.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /v1/projects/{project}/instances/{instance} (the `UpdateInstance` operationId).
+func (c *ClientWithResponses) UpdateInstanceWithBodyWithResponse(ctx context.Context, project ProjectPath, instance InstancePath, params *UpdateInstanceParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateInstanceResp, error) {
+	rsp, err := c.UpdateInstanceWithBody(ctx, project, instance, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateInstanceResp(rsp)
+}
+
+// UpdateInstanceWithResponse Change an instance in place
+//
+// Nothing is stopped or started again. Members that are left out stay as they are.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /v1/projects/{project}/instances/{instance} (the `UpdateInstance` operationId).
+func (c *ClientWithResponses) UpdateInstanceWithResponse(ctx context.Context, project ProjectPath, instance InstancePath, params *UpdateInstanceParams, body UpdateInstanceJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateInstanceResp, error) {
+	rsp, err := c.UpdateInstance(ctx, project, instance, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateInstanceResp(rsp)
+}
+
 // StartInstanceWithResponse Start a stopped or failed instance
 //
 // Returns a wrapper object for the known response body format(s).
@@ -7244,6 +9573,49 @@ func (c *ClientWithResponses) StopInstanceWithResponse(ctx context.Context, proj
 		return nil, err
 	}
 	return ParseStopInstanceResp(rsp)
+}
+
+// ListSamplesWithResponse List what was measured of an instance
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/projects/{project}/instances/{instance}/samples (the `ListSamples` operationId).
+func (c *ClientWithResponses) ListSamplesWithResponse(ctx context.Context, project ProjectPath, instance InstancePath, params *ListSamplesParams, reqEditors ...RequestEditorFn) (*ListSamplesResp, error) {
+	rsp, err := c.ListSamples(ctx, project, instance, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListSamplesResp(rsp)
+}
+
+// CreateSshCertificateWithBodyWithResponse Get a certificate for one SSH session
+//
+// The certificate is valid for five minutes to log in; sessions outlast it. A shell needs the scope `instances:write` too. Each certificate is in the audit log.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/projects/{project}/instances/{instance}/ssh-certificates (the `CreateSshCertificate` operationId).
+func (c *ClientWithResponses) CreateSshCertificateWithBodyWithResponse(ctx context.Context, project ProjectPath, instance InstancePath, params *CreateSshCertificateParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateSshCertificateResp, error) {
+	rsp, err := c.CreateSshCertificateWithBody(ctx, project, instance, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateSshCertificateResp(rsp)
+}
+
+// CreateSshCertificateWithResponse Get a certificate for one SSH session
+//
+// The certificate is valid for five minutes to log in; sessions outlast it. A shell needs the scope `instances:write` too. Each certificate is in the audit log.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/projects/{project}/instances/{instance}/ssh-certificates (the `CreateSshCertificate` operationId).
+func (c *ClientWithResponses) CreateSshCertificateWithResponse(ctx context.Context, project ProjectPath, instance InstancePath, params *CreateSshCertificateParams, body CreateSshCertificateJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateSshCertificateResp, error) {
+	rsp, err := c.CreateSshCertificate(ctx, project, instance, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateSshCertificateResp(rsp)
 }
 
 // ListOperationsWithResponse List operations
@@ -7318,6 +9690,39 @@ func ParseGetJwksResp(rsp *http.Response) (*GetJwksResp, error) {
 	return response, nil
 }
 
+// ParseListAdminEventsResp parses an HTTP response from a ListAdminEventsWithResponse call
+func ParseListAdminEventsResp(rsp *http.Response) (*ListAdminEventsResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListAdminEventsResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest EventList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseListGpusResp parses an HTTP response from a ListGpusWithResponse call
 func ParseListGpusResp(rsp *http.Response) (*ListGpusResp, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -7346,6 +9751,168 @@ func ParseListGpusResp(rsp *http.Response) (*ListGpusResp, error) {
 		}
 		response.ApplicationproblemJSONDefault = &dest
 
+	}
+
+	return response, nil
+}
+
+// ParseGetGpuResp parses an HTTP response from a GetGpuWithResponse call
+func ParseGetGpuResp(rsp *http.Response) (*GetGpuResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetGpuResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Gpu
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetGpuResp200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseCancelGpuModeResp parses an HTTP response from a CancelGpuModeWithResponse call
+func ParseCancelGpuModeResp(rsp *http.Response) (*CancelGpuModeResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CancelGpuModeResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest AdminOperation
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers CancelGpuModeResp200Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseSetGpuModeResp parses an HTTP response from a SetGpuModeWithResponse call
+func ParseSetGpuModeResp(rsp *http.Response) (*SetGpuModeResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &SetGpuModeResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest GpuModeEffect
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest AdminOperation
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers SetGpuModeResp200Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 202:
+		var headers SetGpuModeResp202Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Location = &value
+		}
+		response.Headers202 = &headers
 	}
 
 	return response, nil
@@ -7845,6 +10412,39 @@ func ParsePutOfferResp(rsp *http.Response) (*PutOfferResp, error) {
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest AdminOffer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetAdminOperationResp parses an HTTP response from a GetAdminOperationWithResponse call
+func ParseGetAdminOperationResp(rsp *http.Response) (*GetAdminOperationResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetAdminOperationResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest AdminOperation
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -8663,6 +11263,206 @@ func ParseGetInvoiceHtmlResp(rsp *http.Response) (*GetInvoiceHtmlResp, error) {
 	return response, nil
 }
 
+// ParseListRegistryLoginsResp parses an HTTP response from a ListRegistryLoginsWithResponse call
+func ParseListRegistryLoginsResp(rsp *http.Response) (*ListRegistryLoginsResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListRegistryLoginsResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RegistryLoginList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseCreateRegistryLoginResp parses an HTTP response from a CreateRegistryLoginWithResponse call
+func ParseCreateRegistryLoginResp(rsp *http.Response) (*CreateRegistryLoginResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CreateRegistryLoginResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest RegistryLogin
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 201:
+		var headers CreateRegistryLoginResp201Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers201 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseDeleteRegistryLoginResp parses an HTTP response from a DeleteRegistryLoginWithResponse call
+func ParseDeleteRegistryLoginResp(rsp *http.Response) (*DeleteRegistryLoginResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DeleteRegistryLoginResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		var headers DeleteRegistryLoginResp204Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers204 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetRegistryLoginResp parses an HTTP response from a GetRegistryLoginWithResponse call
+func ParseGetRegistryLoginResp(rsp *http.Response) (*GetRegistryLoginResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetRegistryLoginResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RegistryLogin
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseUpdateRegistryLoginResp parses an HTTP response from a UpdateRegistryLoginWithResponse call
+func ParseUpdateRegistryLoginResp(rsp *http.Response) (*UpdateRegistryLoginResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UpdateRegistryLoginResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RegistryLogin
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers UpdateRegistryLoginResp200Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
 // ParseListInstancesResp parses an HTTP response from a ListInstancesWithResponse call
 func ParseListInstancesResp(rsp *http.Response) (*ListInstancesResp, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -8886,6 +11686,59 @@ func ParseGetInstanceResp(rsp *http.Response) (*GetInstanceResp, error) {
 	return response, nil
 }
 
+// ParseUpdateInstanceResp parses an HTTP response from a UpdateInstanceWithResponse call
+func ParseUpdateInstanceResp(rsp *http.Response) (*UpdateInstanceResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UpdateInstanceResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Instance
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers UpdateInstanceResp200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
 // ParseStartInstanceResp parses an HTTP response from a StartInstanceWithResponse call
 func ParseStartInstanceResp(rsp *http.Response) (*StartInstanceResp, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -9025,6 +11878,85 @@ func ParseStopInstanceResp(rsp *http.Response) (*StopInstanceResp, error) {
 			headers.Location = &value
 		}
 		response.Headers202 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListSamplesResp parses an HTTP response from a ListSamplesWithResponse call
+func ParseListSamplesResp(rsp *http.Response) (*ListSamplesResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListSamplesResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SampleList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseCreateSshCertificateResp parses an HTTP response from a CreateSshCertificateWithResponse call
+func ParseCreateSshCertificateResp(rsp *http.Response) (*CreateSshCertificateResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CreateSshCertificateResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest SshCertificate
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 201:
+		var headers CreateSshCertificateResp201Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers201 = &headers
 	}
 
 	return response, nil

@@ -30,3 +30,10 @@ join assignments a on a.org_id = c.org_id and a.id = c.holder_id and a.state in 
 join instances i on i.org_id = a.org_id and i.id = a.instance_id
 where s.gpu_id = @gpu_id
 order by i.id;
+
+-- name: ProgressOf :many
+-- What takes long while a run is prepared.
+select a.instance_id, o.progress
+from assignments a
+join observed_slices o on o.host_id = a.host_id and o.assignment_id = a.id and o.fence = a.fence and o.run = a.run
+where a.org_id = @org_id and a.instance_id = any(@instance_ids::uuid[]) and a.state in ('claimed', 'applied') and o.progress <> '';

@@ -42,7 +42,11 @@ select sqlc.embed(i), sqlc.embed(s),
   coalesce(least(i.locked_price, (
     select p.amount from price_versions v join prices p on p.price_version_id = v.id and p.sku_id = i.sku_id and p.meter = 'gpu'
     where v.price_book_id = i.price_book_id and v.effective_from <= n.at order by v.effective_from desc limit 1
-  ))::text, '')::text as price, n.at::timestamptz as at
+  ))::text, '')::text as price, n.at::timestamptz as at,
+  coalesce((select jsonb_agg(jsonb_build_object('From', x.from_at, 'To', x.to_at, 'Cause', x.cause, 'Detail', x.detail,
+      'Credited', x.credited) order by x.from_at desc)
+    from (select * from interruptions y where y.org_id = i.org_id and y.instance_id = i.id
+      order by y.from_at desc limit 20) x), '[]')::jsonb as interruptions
 from (select biz_now() as at) n
 cross join instances i
 join skus s on s.id = i.sku_id
@@ -71,4 +75,6 @@ order by a.instance_id, a.id, s.ordinal, s.start_unit;
 -- What waiters of this process look at: one statement for all of them.
 select id, revision from instances where id = any(@ids::uuid[])
 union all
-select id, revision from operations where id = any(@ids::uuid[]);
+select id, revision from operations where id = any(@ids::uuid[])
+union all
+select id, revision from mode_changes where id = any(@ids::uuid[]);

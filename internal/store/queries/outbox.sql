@@ -49,5 +49,13 @@ from (
 where h.id = d.id
 returning h.id;
 
+-- name: SweepModeChanges :many
+update mode_changes m set next_wake_at = clock_timestamp() + interval '30 seconds'
+from (
+  select id from mode_changes where next_wake_at <= clock_timestamp()
+  order by next_wake_at limit @size for no key update skip locked) d
+where m.id = d.id
+returning m.gpu_id;
+
 -- name: AppendOutboxMany :exec
 insert into outbox (kind, key, reason) select @kind, unnest(@keys::text[]), @reason;

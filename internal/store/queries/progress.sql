@@ -65,8 +65,8 @@ update assignments set state = 'released', released_at = clock_timestamp(), revi
 where id = @assignment_id and state = 'releasing' and fence <= @fence
 returning org_id, host_id, cell_id;
 
--- name: LockClaimHolders :exec
-select g.id from gpus g
+-- name: LockClaimHolders :many
+select g.id, g.cordoned from gpus g
 where g.id in (
   select s.gpu_id from claims c join claim_slots s on s.claim_id = c.id
   where c.kind = 'assignment' and c.holder_id = @assignment_id)

@@ -133,6 +133,39 @@ func (q *Queries) GPUTenants(ctx context.Context, db DBTX, gpuID uuid.UUID) ([]G
 	return items, nil
 }
 
+const progressOf = `-- name: ProgressOf :many
+select a.instance_id, o.progress
+from assignments a
+join observed_slices o on o.host_id = a.host_id and o.assignment_id = a.id and o.fence = a.fence and o.run = a.run
+where a.org_id = $1 and a.instance_id = any($2::uuid[]) and a.state in ('claimed', 'applied') and o.progress <> ''
+`
+
+type ProgressOfRow struct {
+	InstanceID uuid.UUID
+	Progress   string
+}
+
+// What takes long while a run is prepared.
+func (q *Queries) ProgressOf(ctx context.Context, db DBTX, orgID uuid.UUID, instanceIds []uuid.UUID) ([]ProgressOfRow, error) {
+	rows, err := db.Query(ctx, progressOf, orgID, instanceIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ProgressOfRow
+	for rows.Next() {
+		var i ProgressOfRow
+		if err := rows.Scan(&i.InstanceID, &i.Progress); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const sampleRows = `-- name: SampleRows :many
 select s.host_id, s.spool_id, s.ordinal, s.at, s.interval_ms, s.source, s.gap, s.readings
 from slice_samples s

@@ -123,7 +123,11 @@ select i.org_id, i.id, i.project_id, i.cell_id, i.pool_id, i.name, i.offer_id, i
   coalesce(least(i.locked_price, (
     select p.amount from price_versions v join prices p on p.price_version_id = v.id and p.sku_id = i.sku_id and p.meter = 'gpu'
     where v.price_book_id = i.price_book_id and v.effective_from <= n.at order by v.effective_from desc limit 1
-  ))::text, '')::text as price, n.at::timestamptz as at
+  ))::text, '')::text as price, n.at::timestamptz as at,
+  coalesce((select jsonb_agg(jsonb_build_object('From', x.from_at, 'To', x.to_at, 'Cause', x.cause, 'Detail', x.detail,
+      'Credited', x.credited) order by x.from_at desc)
+    from (select org_id, id, instance_id, assignment_id, run, host_id, gpu_id, cause, detail, credited, from_at, to_at from interruptions y where y.org_id = i.org_id and y.instance_id = i.id
+      order by y.from_at desc limit 20) x), '[]')::jsonb as interruptions
 from (select biz_now() as at) n
 cross join instances i
 join skus s on s.id = i.sku_id
@@ -158,6 +162,7 @@ type InstanceRowsRow struct {
 	OperationStatus string
 	Price           string
 	At              time.Time
+	Interruptions   []byte
 }
 
 // The price shown is the lower of the lock and today's list.
@@ -245,6 +250,7 @@ func (q *Queries) InstanceRows(ctx context.Context, db DBTX, arg InstanceRowsPar
 			&i.OperationStatus,
 			&i.Price,
 			&i.At,
+			&i.Interruptions,
 		); err != nil {
 			return nil, err
 		}
@@ -341,6 +347,8 @@ const revisions = `-- name: Revisions :many
 select id, revision from instances where id = any($1::uuid[])
 union all
 select id, revision from operations where id = any($1::uuid[])
+union all
+select id, revision from mode_changes where id = any($1::uuid[])
 `
 
 type RevisionsRow struct {

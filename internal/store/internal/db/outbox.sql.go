@@ -180,3 +180,32 @@ func (q *Queries) SweepInstances(ctx context.Context, db DBTX, size int32) ([]uu
 	}
 	return items, nil
 }
+
+const sweepModeChanges = `-- name: SweepModeChanges :many
+update mode_changes m set next_wake_at = clock_timestamp() + interval '30 seconds'
+from (
+  select id from mode_changes where next_wake_at <= clock_timestamp()
+  order by next_wake_at limit $1 for no key update skip locked) d
+where m.id = d.id
+returning m.gpu_id
+`
+
+func (q *Queries) SweepModeChanges(ctx context.Context, db DBTX, size int32) ([]uuid.UUID, error) {
+	rows, err := db.Query(ctx, sweepModeChanges, size)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var gpu_id uuid.UUID
+		if err := rows.Scan(&gpu_id); err != nil {
+			return nil, err
+		}
+		items = append(items, gpu_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}

@@ -269,17 +269,37 @@ func (q *Queries) InterruptionsOf(ctx context.Context, db DBTX, arg Interruption
 	return items, nil
 }
 
-const lockClaimHolders = `-- name: LockClaimHolders :exec
-select g.id from gpus g
+const lockClaimHolders = `-- name: LockClaimHolders :many
+select g.id, g.cordoned from gpus g
 where g.id in (
   select s.gpu_id from claims c join claim_slots s on s.claim_id = c.id
   where c.kind = 'assignment' and c.holder_id = $1)
 order by g.id for no key update of g
 `
 
-func (q *Queries) LockClaimHolders(ctx context.Context, db DBTX, assignmentID uuid.UUID) error {
-	_, err := db.Exec(ctx, lockClaimHolders, assignmentID)
-	return err
+type LockClaimHoldersRow struct {
+	ID       uuid.UUID
+	Cordoned bool
+}
+
+func (q *Queries) LockClaimHolders(ctx context.Context, db DBTX, assignmentID uuid.UUID) ([]LockClaimHoldersRow, error) {
+	rows, err := db.Query(ctx, lockClaimHolders, assignmentID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LockClaimHoldersRow
+	for rows.Next() {
+		var i LockClaimHoldersRow
+		if err := rows.Scan(&i.ID, &i.Cordoned); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const lockHost = `-- name: LockHost :exec
