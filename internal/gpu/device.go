@@ -38,6 +38,7 @@ type Capabilities struct {
 	MPS                 bool
 	ComputeCapability   string // for example 9.0; "" when not reported
 	EnforcedMemoryLimit bool   // the driver caps memory of non-MIG clients
+	MPSNamespaces       bool   // MPS limits hold per slice, not per client process
 }
 
 // Device is one GPU as its driver reports it. It carries no state of use.
@@ -87,6 +88,19 @@ func (d Device) Units(m Mode) int {
 		return m.Shares
 	default:
 		return 0
+	}
+}
+
+// Isolation is the class that slots of a mode have on this device: limited instead
+// of shared only where its driver was seen to enforce limits per slice.
+func (d Device) Isolation(m Mode) Isolation {
+	switch {
+	case m.Kind == MPS && (d.Capabilities.EnforcedMemoryLimit || d.Capabilities.MPSNamespaces):
+		return Limited
+	case m.Kind == TimeSlice && d.Capabilities.EnforcedMemoryLimit:
+		return Limited
+	default:
+		return m.Isolation()
 	}
 }
 

@@ -20,10 +20,12 @@ const (
 // Isolation says what keeps neighbours on one GPU apart.
 type Isolation string
 
-// The classes sold today; `limited` needs limits that no supported driver offers.
+// The classes. Limited needs limits that the driver enforces per slice, which only
+// some do: see Device.Isolation.
 const (
 	Dedicated   Isolation = "dedicated"
 	Partitioned Isolation = "partitioned"
+	Limited     Isolation = "limited"
 	Shared      Isolation = "shared"
 )
 
@@ -140,7 +142,8 @@ func (m *Mode) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Isolation is the class that slots of this mode are sold as.
+// Isolation is the class that slots of this mode have on every driver; some do
+// better: Device.Isolation.
 func (m Mode) Isolation() Isolation {
 	switch m.Kind {
 	case Whole:

@@ -21,6 +21,14 @@ import (
 type Slice struct {
 	ID   string
 	Slot gpu.Slot
+	// Org is who it is for; "" is not checked. A GPU whose mode binds it to one
+	// organization is refused to a second one while this process knows of the first.
+	Org string
+	// Split shares a MIG slice among processes of its own holder through MPS: an mps
+	// mode, or the zero Mode for an undivided slice. It takes no further cells.
+	Split gpu.Mode
+	// Technique picks one that no mode stands for (sriov, vfio); "" goes by the mode.
+	Technique gpu.Kind
 }
 
 // Plan is what Ensure would do now. Present means that nothing is left to do.
@@ -38,10 +46,18 @@ type Evidence struct {
 	Memory      units.MiB
 	SMs         int
 	SMPercent   int // 100 unless a share
+	// Isolation is the class that this driver gives the slice.
+	Isolation gpu.Isolation
+	// PipeDir is the folder of the MPS daemon that serves the slice, which its
+	// container gets read-only; "" without one.
+	PipeDir string
+	// Function is the PCI address that a virtual machine is given, "" for containers.
+	Function string
 }
 
 // Found is something that exists on a GPU. Incomplete is a GPU instance without
-// its compute instance, left by a crash: Ensure finishes it, Remove removes it.
+// its compute instance, left by a crash, or an mps share without its daemon: Ensure
+// finishes it, Remove removes it.
 type Found struct {
 	Evidence   Evidence
 	Incomplete bool
@@ -64,26 +80,61 @@ type Carver interface {
 	Observe(ctx context.Context, uuid string) ([]Found, error)
 }
 
+// Moder is what a technique does when a GPU enters or leaves its mode. Both are
+// idempotent.
+type Moder interface {
+	// Enter sets the GPU up for the mode that it is in.
+	Enter(ctx context.Context, uuid string, m gpu.Mode) error
+	// Leave takes back what Enter and slices left behind, before the mode changes.
+	Leave(ctx context.Context, uuid string) error
+}
+
+// Quieter is a technique whose processes must be cut off before they are
+// signalled, because their neighbours would suffer.
+type Quieter interface {
+	// Quiet cuts processes off; it does nothing for one that is not connected.
+	Quiet(ctx context.Context, uuid string, pids []int) error
+}
+
+// Techniques that no mode stands for.
+const (
+	SRIOV gpu.Kind = "sriov"
+	VFIO  gpu.Kind = "vfio"
+)
+
 // Set is the techniques of a host.
 type Set struct {
-	drv gpudrv.Driver
-	by  map[gpu.Kind]Carver
+	drv  gpudrv.Driver
+	by   map[gpu.Kind]Carver
+	wall wall
 }
 
 // NewSet combines techniques over one driver.
-func NewSet(drv gpudrv.Driver, by map[gpu.Kind]Carver) *Set { return &Set{drv: drv, by: by} }
+func NewSet(drv gpudrv.Driver, by map[gpu.Kind]Carver) *Set {
+	return &Set{drv: drv, by: by, wall: wall{orgs: map[gpu.Slot]string{}}}
+}
 
-func (s *Set) pick(m gpu.Mode, op, uuid string) (Carver, error) {
-	c, ok := s.by[m.Kind]
+func (s *Set) pick(m gpu.Mode, op, uuid string) (Carver, error) { return s.named(m.Kind, op, uuid) }
+
+func (s *Set) named(k gpu.Kind, op, uuid string) (Carver, error) {
+	c, ok := s.by[k]
 	if !ok {
-		return nil, gpudrv.Refuse(gpudrv.Unsupported, op, uuid, "no technique for mode %q", m)
+		return nil, gpudrv.Refuse(gpudrv.Unsupported, op, uuid, "no technique for mode %q", k)
 	}
 	return c, nil
 }
 
+// of picks the technique of a slice.
+func (s *Set) of(sl Slice, op string) (Carver, error) {
+	if sl.Technique != "" {
+		return s.named(sl.Technique, op, sl.Slot.GPU)
+	}
+	return s.pick(sl.Slot.Mode, op, sl.Slot.GPU)
+}
+
 // Plan is Carver.Plan of the slot's technique.
 func (s *Set) Plan(ctx context.Context, sl Slice) (Plan, error) {
-	c, err := s.pick(sl.Slot.Mode, "plan", sl.Slot.GPU)
+	c, err := s.of(sl, "plan")
 	if err != nil {
 		return Plan{}, err
 	}
@@ -92,20 +143,45 @@ func (s *Set) Plan(ctx context.Context, sl Slice) (Plan, error) {
 
 // Ensure is Carver.Ensure of the slot's technique.
 func (s *Set) Ensure(ctx context.Context, sl Slice) (Evidence, error) {
-	c, err := s.pick(sl.Slot.Mode, "ensure", sl.Slot.GPU)
+	c, err := s.of(sl, "ensure")
 	if err != nil {
 		return Evidence{}, err
 	}
-	return c.Ensure(ctx, sl)
+	fresh, err := s.wall.enter(sl)
+	if err != nil {
+		return Evidence{}, err
+	}
+	e, err := c.Ensure(ctx, sl)
+	if err != nil && fresh {
+		s.wall.leave(sl)
+	}
+	return e, err
 }
 
 // Remove is Carver.Remove of the slot's technique.
 func (s *Set) Remove(ctx context.Context, sl Slice) error {
-	c, err := s.pick(sl.Slot.Mode, "remove", sl.Slot.GPU)
+	c, err := s.of(sl, "remove")
 	if err != nil {
 		return err
 	}
-	return c.Remove(ctx, sl)
+	if err := c.Remove(ctx, sl); err != nil {
+		return err
+	}
+	s.wall.leave(sl)
+	return nil
+}
+
+// Quiet cuts processes of a slot off before they are signalled, where its
+// technique needs that.
+func (s *Set) Quiet(ctx context.Context, sl Slice, pids []int) error {
+	c, err := s.of(sl, "quiet")
+	if err != nil {
+		return err
+	}
+	if q, ok := c.(Quieter); ok {
+		return q.Quiet(ctx, sl.Slot.GPU, pids)
+	}
+	return nil
 }
 
 // Observe lists what exists on a GPU by the mode it is in.
@@ -121,16 +197,19 @@ func (s *Set) Observe(ctx context.Context, uuid string) ([]Found, error) {
 	return c.Observe(ctx, uuid)
 }
 
-// EnsureMode puts an empty GPU into a mode and reads it back; it does nothing if
-// the GPU is in it. InUse while the GPU holds anything, NeedsReset where the
-// switch waits for a reset.
+// EnsureMode puts an empty GPU into a mode, set up as its technique wants, and
+// reads it back; a GPU that is in it is only set up. InUse while the GPU holds
+// anything, NeedsReset where the switch waits for a reset.
 func (s *Set) EnsureMode(ctx context.Context, uuid string, m gpu.Mode) error {
 	now, err := s.drv.Mode(ctx, uuid)
 	if err != nil {
 		return fmt.Errorf("read gpu mode: %w", err)
 	}
 	if now == m {
-		return nil
+		return s.enter(ctx, uuid, m)
+	}
+	if err := s.leave(ctx, uuid, now); err != nil {
+		return fmt.Errorf("leave gpu mode %s: %w", now, err)
 	}
 	if err := s.drv.SetMode(ctx, uuid, m); err != nil {
 		return fmt.Errorf("set gpu mode %s: %w", m, err)
@@ -142,5 +221,30 @@ func (s *Set) EnsureMode(ctx context.Context, uuid string, m gpu.Mode) error {
 	if now != m {
 		return gpudrv.Refuse(gpudrv.Broken, "set_mode", uuid, "asked for mode %s, driver shows %s", m, now)
 	}
+	return s.enter(ctx, uuid, m)
+}
+
+func (s *Set) enter(ctx context.Context, uuid string, m gpu.Mode) error {
+	if t, ok := s.by[m.Kind].(Moder); ok {
+		if err := t.Enter(ctx, uuid, m); err != nil {
+			return fmt.Errorf("set gpu up for mode %s: %w", m, err)
+		}
+	}
 	return nil
+}
+
+// leave tidies up a GPU that holds no slices; with slices SetMode refuses anyhow.
+func (s *Set) leave(ctx context.Context, uuid string, m gpu.Mode) error {
+	t, ok := s.by[m.Kind].(Moder)
+	if !ok {
+		return nil
+	}
+	held, err := s.drv.Shares(ctx, uuid)
+	if err != nil {
+		return fmt.Errorf("list shares: %w", err)
+	}
+	if len(held) > 0 {
+		return gpudrv.Refuse(gpudrv.InUse, "set_mode", uuid, "gpu holds %d shares", len(held))
+	}
+	return t.Leave(ctx, uuid)
 }

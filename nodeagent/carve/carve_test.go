@@ -41,7 +41,8 @@ func setup(t testing.TB, model, mode string) bench {
 	dev, err := gpudrv.Device(t.Context(), drv, uuid)
 	require.NoError(t, err)
 	set := carve.NewSet(drv, map[gpu.Kind]carve.Carver{
-		gpu.Whole: whole.New(drv), gpu.MIG: mig.New(drv), gpu.MPS: mps.New(drv), gpu.TimeSlice: timeslice.New(drv),
+		gpu.Whole: whole.New(drv), gpu.MIG: mps.NewInside(mig.New(drv), drv.MPS()),
+		gpu.MPS: mps.New(drv, mps.Config{Daemons: drv.MPS(), Probe: drv}), gpu.TimeSlice: timeslice.New(drv, ""),
 	})
 	return bench{drv: drv, set: set, uuid: uuid, dev: dev, mode: m}
 }

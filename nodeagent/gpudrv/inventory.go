@@ -62,6 +62,9 @@ func Device(ctx context.Context, r Reader, uuid string) (gpu.Device, error) {
 	return gpu.Device{}, Refuse(NotFound, "device", uuid, "no gpu with this uuid")
 }
 
+// mpsNamespaces is the first version of MPS with limits per namespace.
+const mpsNamespaces = 3
+
 func describe(ctx context.Context, r Reader, ref Ref) (gpu.Device, string, error) {
 	host, err := r.Host(ctx)
 	if err != nil {
@@ -92,6 +95,7 @@ func describe(ctx context.Context, r Reader, ref Ref) (gpu.Device, string, error
 			ModeNeedsReset:      id.Architecture.Or("") == "ampere",
 			ComputeCapability:   id.ComputeCapability.Or(""),
 			EnforcedMemoryLimit: can.MemoryLimits.Or(false),
+			MPSNamespaces:       can.MPSVersion.Or(0) >= mpsNamespaces,
 		},
 	}
 	d.MemorySlices, d.ComputeUnits, d.Engines = gpu.Totals(profiles)

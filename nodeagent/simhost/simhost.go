@@ -64,7 +64,8 @@ func assemble(ctx context.Context, cfg Config, drv *sim.Driver) (Host, error) {
 	}
 	boot := cfg.MachineBoot + "/" + facts.BootID
 	set := carve.NewSet(drv, map[gpu.Kind]carve.Carver{
-		gpu.Whole: whole.New(drv), gpu.MIG: mig.New(drv), gpu.MPS: mps.New(drv), gpu.TimeSlice: timeslice.New(drv),
+		gpu.Whole: whole.New(drv), gpu.MIG: mps.NewInside(mig.New(drv), drv.MPS()),
+		gpu.MPS: mps.New(drv, mps.Config{Daemons: drv.MPS(), Probe: drv}), gpu.TimeSlice: timeslice.New(drv, ""),
 	})
 	containers, err := fake.Open(fake.Config{
 		Dir: filepath.Join(cfg.Dir, "containers"), BootID: boot, Uptime: nodeagent.Uptime, Clock: cfg.Clock,

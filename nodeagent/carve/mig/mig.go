@@ -149,7 +149,7 @@ func (c Carver) readBack(ctx context.Context, s carve.Slice) (carve.Evidence, er
 
 func (sc scene) evidence(in gpudrv.GPUInstance) carve.Evidence {
 	const all = 100
-	e := carve.Evidence{Slot: sc.slot(in), GPUInstance: in.ID, BootID: sc.BootID, SMPercent: all}
+	e := carve.Evidence{Slot: sc.slot(in), GPUInstance: in.ID, BootID: sc.BootID, SMPercent: all, Isolation: gpu.Partitioned}
 	if len(in.Compute) > 0 {
 		e.UUID, e.Memory, e.SMs = in.Compute[0].UUID, in.Compute[0].Memory, in.Compute[0].SMs
 	}

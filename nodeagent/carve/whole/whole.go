@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/tranche-cloud/tranche/internal/gpu"
 	"github.com/tranche-cloud/tranche/nodeagent/carve"
 	"github.com/tranche-cloud/tranche/nodeagent/gpudrv"
 )
@@ -44,7 +45,7 @@ func (c Carver) Ensure(ctx context.Context, s carve.Slice) (carve.Evidence, erro
 	const all = 100
 	return carve.Evidence{
 		Slot: s.Slot, UUID: t.Device.UUID, GPUInstance: -1, BootID: t.BootID,
-		Memory: t.Device.Memory, SMs: t.Device.SMs, SMPercent: all,
+		Memory: t.Device.Memory, SMs: t.Device.SMs, SMPercent: all, Isolation: gpu.Dedicated,
 	}, nil
 }
 

@@ -199,7 +199,7 @@ func (d *Driver) SetMode(ctx context.Context, uuid string, m gpu.Mode) error {
 		if m.Kind == gpu.MIG && len(model.profiles) == 0 {
 			return gpudrv.Refuse(gpudrv.Unsupported, op, uuid, "%s has no MIG", c.Model)
 		}
-		busy, who := c.holders(func(client) bool { return true })
+		busy, who := c.occupied()
 		if busy || len(c.Instances) > 0 || len(c.Shares) > 0 {
 			return gpudrv.Refuse(gpudrv.InUse, op, uuid, "gpu holds %d instances, %d shares",
 				len(c.Instances), len(c.Shares)).HeldBy(who...)
@@ -294,7 +294,11 @@ func (d *Driver) DestroyComputeInstance(ctx context.Context, uuid string, gi, ci
 		if ci != 0 || !c.Instances[i].HasCompute {
 			return gpudrv.Refuse(gpudrv.NotFound, op, uuid, "no compute instance %d in gpu instance %d", ci, gi)
 		}
-		if busy, who := c.holders(func(cl client) bool { return cl.GPUInstance == gi }); busy {
+		busy, who := c.holders(func(cl client) bool { return cl.GPUInstance == gi })
+		if dm := c.daemonOn(migUUID(c.UUID, gi, 0)); dm >= 0 {
+			busy, who = true, append(who, gpudrv.Holder{PID: c.Daemons[dm].PID, Name: daemonName})
+		}
+		if busy {
 			return gpudrv.Refuse(gpudrv.InUse, op, uuid, "compute instance %d/%d is in use", gi, ci).HeldBy(who...)
 		}
 		c.Instances[i].HasCompute = false

@@ -117,7 +117,7 @@ func (c card) share(unit int) gpudrv.Share {
 // driver does not see them as processes.
 func (c card) holders(on func(client) bool) (busy bool, named []gpudrv.Holder) {
 	for _, cl := range c.Clients {
-		if !on(cl) {
+		if cl.Cut || !on(cl) {
 			continue
 		}
 		busy = true
@@ -128,10 +128,27 @@ func (c card) holders(on func(client) bool) (busy bool, named []gpudrv.Holder) {
 	return busy, named
 }
 
+// occupied lists who keeps the card from a reset or another mode: clients and MPS
+// servers.
+func (c card) occupied() (busy bool, named []gpudrv.Holder) {
+	busy, named = c.holders(anyClient)
+	for _, dm := range c.Daemons {
+		if dm.Server != 0 {
+			busy, named = true, append(named, gpudrv.Holder{PID: dm.Server, Name: serverName})
+		}
+	}
+	return busy, named
+}
+
 func (c card) usedBytes() int64 {
 	used := c.model().idleBytes
 	for _, cl := range c.Clients {
 		used += cl.UsedBytes
+	}
+	for _, dm := range c.Daemons {
+		if dm.Server != 0 {
+			used += serverBytes
+		}
 	}
 	return min(used, c.model().totalBytes)
 }
@@ -151,13 +168,21 @@ func (cl client) duty() int64 {
 	}
 }
 
+// part is the percentage of its device's SMs that a client may use.
+func (cl client) part() int64 {
+	if cl.Limit > 0 {
+		return int64(cl.Limit)
+	}
+	return 100
+}
+
 // load is how busy a part of the card is in thousandths of the time: the sum of
 // its clients' duties, at most all of it.
 func (c card) load(on func(client) bool) int64 {
 	n := int64(0)
 	for _, cl := range c.Clients {
 		if on(cl) {
-			n += cl.duty()
+			n += cl.duty() * cl.part() / 100
 		}
 	}
 	const perMille = 10

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tranche-cloud/tranche/internal/gpu"
 	"github.com/tranche-cloud/tranche/nodeagent/gpudrv"
 )
 
@@ -115,53 +114,6 @@ func (d *Driver) HardReset(uuid string) error {
 	return d.event(uuid, func(c *card) {
 		c.Clients = nil
 		c.reset()
-	})
-}
-
-// Client is a process, or a monitor that no process list shows, on a GPU.
-type Client struct {
-	PID       int // unique among the GPU's clients
-	Name      string
-	Slot      gpu.Slot // where it is; the zero Slot is the GPU itself
-	Monitor   bool
-	UsedBytes int64
-	Duty      int    // percent of the time with work running; 0 is 25, -1 is idle
-	Cgroup    string // counted against the cgroup's memory limit; may be ""
-}
-
-// Attach puts a client on a slot of a GPU, where it keeps the slot in use. It
-// fails with NotFound if the slot does not exist there.
-func (d *Driver) Attach(uuid string, cl Client) error {
-	found := true
-	err := d.event(uuid, func(c *card) {
-		in := client{PID: cl.PID, Name: cl.Name, GPUInstance: -1, Unit: -1, Monitor: cl.Monitor, UsedBytes: cl.UsedBytes, Duty: cl.Duty, Cgroup: cl.Cgroup}
-		switch cl.Slot.Mode.Kind {
-		case gpu.MIG:
-			i := slices.IndexFunc(c.Instances, func(i instance) bool {
-				return i.Profile == cl.Slot.Profile && i.Start == cl.Slot.Start
-			})
-			found = i >= 0
-			if found {
-				in.GPUInstance = c.Instances[i].ID
-			}
-		case gpu.MPS, gpu.TimeSlice:
-			found = slices.Contains(c.Shares, cl.Slot.Start)
-			in.Unit = cl.Slot.Start
-		}
-		if found {
-			c.Clients = append(c.Clients, in)
-		}
-	})
-	if err == nil && !found {
-		return gpudrv.Refuse(gpudrv.NotFound, "attach", uuid, "no slice %s", cl.Slot)
-	}
-	return err
-}
-
-// Detach ends a client; it does nothing if there is none with that PID.
-func (d *Driver) Detach(uuid string, pid int) error {
-	return d.event(uuid, func(c *card) {
-		c.Clients = slices.DeleteFunc(c.Clients, func(cl client) bool { return cl.PID == pid })
 	})
 }
 

@@ -85,10 +85,36 @@ func (c card) usage(gi int, used int64) gpudrv.SliceUsage {
 
 // processLoad is the driver's figure per process: none with MIG on.
 func (c card) processLoad(cl client) gpudrv.Value[int64] {
-	if c.Mode.Kind == gpu.MIG {
+	switch {
+	case c.Mode.Kind == gpu.MIG:
 		return gpudrv.NotReported[int64]("MIG is on")
+	case cl.Limit > 0:
+		return gpudrv.NotReported[int64]("counted with its MPS server")
+	default:
+		return gpudrv.Reported(cl.duty())
 	}
-	return gpudrv.Reported(cl.duty())
+}
+
+// servers lists the MPS servers as the driver sees them.
+func (c card) servers() []gpudrv.Process {
+	var out []gpudrv.Process
+	for _, dm := range c.Daemons {
+		if dm.Server == 0 {
+			continue
+		}
+		p := gpudrv.Process{PID: dm.Server, Name: serverName, GPUInstance: -1, UsedBytes: gpudrv.Reported[int64](serverBytes)}
+		for _, in := range c.Instances {
+			if in.HasCompute && migUUID(c.UUID, in.ID, 0) == dm.Device {
+				p.GPUInstance = in.ID
+			}
+		}
+		p.SMPercent = gpudrv.NotReported[int64]("MIG is on")
+		if c.Mode.Kind != gpu.MIG {
+			p.SMPercent = gpudrv.Reported(c.load(func(cl client) bool { return c.connected(cl, dm.Device) }) / 10)
+		}
+		out = append(out, p)
+	}
+	return out
 }
 
 // links is how many NVLinks each simulated GPU has.
@@ -155,8 +181,8 @@ func (d *Driver) Reset(ctx context.Context, uuid string) error {
 	const op = OpReset
 	refused := false
 	err := d.change(ctx, op, uuid, d.latency.SetMode, func(c *card) error {
-		if busy, who := c.holders(anyClient); busy {
-			return gpudrv.Refuse(gpudrv.InUse, op, uuid, "%d clients are on the gpu", len(c.Clients)).HeldBy(who...)
+		if busy, who := c.occupied(); busy {
+			return gpudrv.Refuse(gpudrv.InUse, op, uuid, "clients are on the gpu").HeldBy(who...)
 		}
 		if c.Hurt.ResetRefusals > 0 {
 			c.Hurt.ResetRefusals--
@@ -174,7 +200,7 @@ func (d *Driver) Reset(ctx context.Context, uuid string) error {
 
 // reset is what a reset does to a card without clients.
 func (c *card) reset() {
-	c.Instances, c.Shares, c.Recovery, c.MemoryLimits = nil, nil, "", nil
+	c.Instances, c.Shares, c.Daemons, c.Recovery, c.MemoryLimits = nil, nil, nil, "", nil
 	c.Hurt = c.Hurt.reset()
 	if isMIG := c.Mode.Kind == gpu.MIG; isMIG != c.MIGPending {
 		c.Mode = gpu.WholeMode()

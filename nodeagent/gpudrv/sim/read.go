@@ -144,12 +144,12 @@ func (d *Driver) Shares(ctx context.Context, uuid string) ([]gpudrv.Share, error
 	return out, err
 }
 
-// Processes implements gpudrv.Reader. Monitors are not listed.
+// Processes implements gpudrv.Reader. Monitors are not listed, MPS servers are.
 func (d *Driver) Processes(ctx context.Context, uuid string) ([]gpudrv.Process, error) {
 	out := []gpudrv.Process{}
 	err := d.read(ctx, OpRead, uuid, func(c card) {
 		for _, cl := range c.Clients {
-			if cl.Monitor {
+			if cl.Monitor || cl.Cut {
 				continue
 			}
 			out = append(out, gpudrv.Process{
@@ -157,6 +157,7 @@ func (d *Driver) Processes(ctx context.Context, uuid string) ([]gpudrv.Process, 
 				SMPercent: c.processLoad(cl),
 			})
 		}
+		out = append(out, c.servers()...)
 	})
 	return out, err
 }

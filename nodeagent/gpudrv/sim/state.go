@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/tranche-cloud/tranche/internal/gpu"
+	"github.com/tranche-cloud/tranche/internal/units"
 )
 
 // Names in the data folder.
@@ -57,6 +58,8 @@ type card struct {
 	ComputeMode  string           `json:"compute_mode,omitempty"`  // "" is default
 	MemoryLimits map[string]int64 `json:"memory_limits,omitempty"` // bytes by cgroup
 	Variant      string           `json:"variant,omitempty"`       // of the driver
+	Daemons      []daemon         `json:"daemons,omitempty"`
+	PIDs         int              `json:"pids,omitempty"` // process numbers given out
 	Hurt         damage           `json:"damage,omitzero"`
 }
 
@@ -101,6 +104,11 @@ type client struct {
 	UsedBytes   int64  `json:"used_bytes"`
 	Duty        int    `json:"duty,omitempty"` // percent of the time; 0 is defaultDuty, -1 idle
 	Cgroup      string `json:"cgroup,omitempty"`
+	// Limit is the percent that an MPS client got when it connected, 0 for one that
+	// is not connected; Memory its memory limit; Cut says that the daemon ended it.
+	Limit  int       `json:"mps_percent,omitempty"`
+	Memory units.MiB `json:"mps_memory_mib,omitempty"`
+	Cut    bool      `json:"mps_cut,omitempty"`
 }
 
 func (s state) clone() state {
@@ -110,6 +118,7 @@ func (s state) clone() state {
 		c.Instances = slices.Clone(c.Instances)
 		c.Shares = slices.Clone(c.Shares)
 		c.Clients = slices.Clone(c.Clients)
+		c.Daemons = slices.Clone(c.Daemons)
 		c.MemoryLimits = maps.Clone(c.MemoryLimits)
 		c.Hurt.LinksDown = slices.Clone(c.Hurt.LinksDown)
 	}
@@ -136,7 +145,7 @@ func (s state) reboot(at time.Time) state {
 	s.BootID, s.BootAt, s.Mismatch = uuid.NewString(), at, false
 	for i := range s.GPUs {
 		c := &s.GPUs[i]
-		c.Instances, c.Shares, c.Clients = nil, nil, nil
+		c.Instances, c.Shares, c.Clients, c.Daemons = nil, nil, nil, nil
 		c.Lost, c.Recovery = false, ""
 		c.Timeslice, c.ComputeMode, c.MemoryLimits = "", "", nil
 		c.Hurt = c.Hurt.reset()

@@ -52,6 +52,7 @@ func (sc scene) evidence(sh gpudrv.Share) carve.Evidence {
 		Slot: gpu.Slot{GPU: sc.Device.UUID, Mode: sc.Mode, Start: sh.Unit, Size: 1},
 		UUID: sc.Device.UUID, GPUInstance: -1, BootID: sc.BootID,
 		Memory: sh.Memory, SMs: sh.SMs, SMPercent: sh.SMPercent,
+		Isolation: sc.Device.Isolation(sc.Mode),
 	}
 }
 
