@@ -23,6 +23,7 @@ type driverFlags struct {
 	recording string
 	library   string
 	smi       string
+	leave     bool
 }
 
 func (f *driverFlags) register(flags *pflag.FlagSet) {
@@ -32,6 +33,8 @@ func (f *driverFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.dataDir, "data-dir", "", "folder of the agent's state (sim: default is a new one each time)")
 	flags.StringVar(&f.recording, "recording", "", "replay: file written by record")
 	flags.StringVar(&f.library, "nvml-library", "", "nvml: path of libnvidia-ml.so.1 (default: the dynamic linker's)")
+	flags.BoolVar(&f.leave, "leave-settings", false,
+		"nvml: change no MIG switch, compute mode or length of turns, and reset no GPU")
 	flags.StringVar(&f.smi, "nvidia-smi", "", "nvml: absolute path of nvidia-smi (default: the usual places)")
 }
 
@@ -42,7 +45,7 @@ func (f *driverFlags) open() (gpudrv.Driver, func() error, error) {
 		if f.smi != "" && !filepath.IsAbs(f.smi) {
 			return nil, nil, fmt.Errorf("--nvidia-smi must be an absolute path, not %q", f.smi)
 		}
-		return closing(nvml.Open(nvml.Config{Library: f.library, SMI: f.smi}))
+		return closing(nvml.Open(nvml.Config{Library: f.library, SMI: f.smi, LeaveSettings: f.leave}))
 	case "replay":
 		if f.recording == "" {
 			return nil, nil, errors.New("--driver=replay needs --recording")
