@@ -60,7 +60,11 @@ func (p *progress) failNoCapacity(ctx context.Context, why placement.Explanation
 			Code: p.view.Failure.Code, Detail: p.view.Failure.Detail, Suggestion: why.Suggestion(),
 		})
 	}
-	return p.fail(ctx, store.OperationProblem{Code: "capacity.none", Detail: why.Public(), Suggestion: why.Suggestion()})
+	suggestion := why.Suggestion()
+	if len(p.row.Ports) > 0 {
+		suggestion += " Hosts have a limited number of ports: ask for none, or for fewer."
+	}
+	return p.fail(ctx, store.OperationProblem{Code: "capacity.none", Detail: why.Public(), Suggestion: suggestion})
 }
 
 // retryHost gives up on a host for this request and orders the tombstone there.

@@ -53,7 +53,7 @@ func (t *SystemTx) Claim(ctx context.Context, r InstanceRow, run int, s Shape, d
 }
 
 // leasePorts gives the claim the lowest free ports of its locked host's range. It
-// fails with capacity.none when they do not suffice.
+// fails with fault.Conflict when they do not suffice: the next plan leaves the host out.
 func (t *SystemTx) leasePorts(ctx context.Context, p db.ClaimParams, ports []Port) error {
 	if len(ports) == 0 {
 		return nil
@@ -68,7 +68,7 @@ func (t *SystemTx) leasePorts(ctx context.Context, p db.ClaimParams, ports []Por
 		return mapError(err)
 	}
 	if len(got) < len(ports) {
-		return fault.New(fault.NoCapacity, "capacity.none", "The host has no free ports left.")
+		return fault.New(fault.Conflict, "state.conflict", "Other claims took the host's ports first.")
 	}
 	return nil
 }
