@@ -16,6 +16,7 @@ import (
 const (
 	dialing      = 10 * time.Second
 	maxListeners = 16 // reverse forwards of a connection
+	lastWords    = 10 * time.Second
 )
 
 // tcpip is the payload of direct-tcpip and forwarded-tcpip (RFC 4254 §7.2).
@@ -51,13 +52,20 @@ func forward(ctx context.Context, asked ssh.NewChannel, _ wire.Preamble) {
 func join(channel ssh.Channel, requests <-chan *ssh.Request, conn *net.TCPConn) {
 	defer conn.Close()
 	defer channel.Close()
+	sent := make(chan struct{})
 	go func() {
-		// Requests end when the channel is closed, by whomever: nobody is left to answer.
+		// Requests end when the channel is closed, by whomever: nobody is left to
+		// answer, but what was said before still has to arrive.
 		ssh.DiscardRequests(requests)
+		select {
+		case <-sent:
+		case <-time.After(lastWords):
+		}
 		conn.Close()
 	}()
 	var both sync.WaitGroup
 	both.Go(func() {
+		defer close(sent)
 		_, _ = io.Copy(conn, channel)
 		_ = conn.CloseWrite()
 	})
