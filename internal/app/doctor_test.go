@@ -58,6 +58,19 @@ func TestTheDoctorNamesEachKindOfOffence(t *testing.T) {
 			sku_snapshot, region, isolation_gpu, isolation_host, subject_name, open_reason, billing_period, during)
 			select org_id, gen_random_uuid(), 'instance', id, project_id, 'gpu', gen_random_uuid(), 1, 1, 1, sku_id, '{}', 'local', '', '', '', '', '2026-01',
 				tstzrange('2026-01-01', '2026-01-02') from instances`, `delete from usage_segments`},
+		{"I3", "recovering instances that nobody will look at", `update instances set recovering = true, next_wake_at = null`,
+			`update instances set recovering = false`},
+		{"I4", "open interruptions of what is not interrupted", `insert into interruptions (org_id, id, instance_id, assignment_id, run,
+			host_id, cause, credited, from_at) select org_id, gen_random_uuid(), instance_id, id, run, host_id, 'gpu.fault', true, biz_now()
+			from assignments`, `delete from interruptions`},
+		{"I4", "billed while the platform interrupted it", `with u as (insert into usage_segments (org_id, id, subject_kind, subject_id,
+			project_id, meter, start_id, seq, run, units, sku_id, sku_snapshot, region, isolation_gpu, isolation_host, subject_name,
+			open_reason, billing_period, during)
+			select org_id, gen_random_uuid(), 'instance', id, project_id, 'gpu', gen_random_uuid(), 1, 1, 1, sku_id, '{}', 'local', '', '', '', '', '2026-01',
+				tstzrange('2026-01-01', '2026-01-02') from instances)
+			insert into interruptions (org_id, id, instance_id, assignment_id, run, host_id, cause, credited, from_at, to_at)
+			select org_id, gen_random_uuid(), instance_id, id, run, host_id, 'gpu.fault', true, '2026-01-01 06:00', '2026-01-01 07:00'
+			from assignments`, `delete from usage_segments; delete from interruptions`},
 		{"I13", "totals that differ from the claims", `update quota_usage set gpus = gpus + 1 where instances > 0`, `update quota_usage set gpus = gpus - 1 where instances > 0`},
 		{"I13", "instances outside quota", `delete from quota_claims`, `insert into quota_claims (org_id, instance_id, gpus) select org_id, id, 1 from instances`},
 	} {

@@ -92,7 +92,8 @@ func TestPlatformFaultRecovers(t *testing.T) {
 	i = s.get(t, s.inst)
 	require.Equal(t, instance.Running, i.Status)
 	require.True(t, i.Failure.IsZero())
-	require.Equal(t, 1, s.count(t, `select count(*) from interruptions where to_at > from_at`))
+	require.Equal(t, 1, s.count(t, `select count(*) from interruptions where to_at > from_at
+		and to_at = (select lower(during) from usage_segments where run = 2)`))
 	require.Equal(t, 2, s.segments(t, "true"))
 	require.Equal(t, 1, s.segments(t, "upper_inf(during) and run = 2"))
 	require.Equal(t, 1, s.count(t, `select count(*) from operations`), "nobody asked for it")

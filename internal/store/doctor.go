@@ -63,7 +63,7 @@ func (t *SystemTx) CheckInvariants(ctx context.Context, tolerance time.Duration)
 	return out, nil
 }
 
-var rawID = regexp.MustCompile(`\b(org|inst|asg|claim|op|seg|inv|gpu)_([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b`)
+var rawID = regexp.MustCompile(`\b(org|inst|asg|claim|op|seg|inv|gpu|intr)_([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b`)
 
 // typedIDs writes the ids of a row as people meet them elsewhere.
 func typedIDs(row string) string {

@@ -50,7 +50,10 @@ var doctorChecks = []doctorCheck{
 	{"I2", "assignments that stay claimed", `
 		select format('asg_%s of inst_%s on host %s', a.id, a.instance_id, h.name)
 		from s cross join assignments a join hosts h on h.id = a.host_id
-		where a.state = 'claimed' and h.liveness = 'live' and a.ordered_at < clock_timestamp() - s.machine - interval '5 minutes'`},
+		left join observed_slices o on o.host_id = a.host_id and o.assignment_id = a.id
+		where a.state = 'claimed' and h.liveness = 'live'
+			and least(greatest(a.ordered_at, o.progress_at), a.ordered_at + interval '15 minutes')
+				< clock_timestamp() - s.machine - interval '5 minutes'`},
 	{"I2", "releases that a live host does not acknowledge", `
 		select format('asg_%s of inst_%s on host %s', a.id, a.instance_id, h.name)
 		from s cross join assignments a join hosts h on h.id = a.host_id
@@ -79,6 +82,10 @@ var doctorChecks = []doctorCheck{
 		select format('inst_%s (%s)', i.id, i.status) from instances i
 		where i.converged_generation <> i.generation and i.next_wake_at is null
 			and not exists (select 1 from outbox o where o.kind = 'instance' and o.sent_at is null)`},
+	{"I3", "recovering instances that nobody will look at", `
+		select format('inst_%s (%s)', i.id, i.status) from instances i
+		where i.recovering and i.next_wake_at is null
+			and not exists (select 1 from outbox o where o.kind = 'instance' and o.sent_at is null)`},
 	{"I3", "wake-ups that are not delivered", `
 		select format('outbox row %s for %s', o.id, o.key) from s cross join outbox o
 		where o.sent_at is null and o.created_at < clock_timestamp() - s.machine`},
@@ -98,6 +105,16 @@ var doctorChecks = []doctorCheck{
 		select format('seg_%s of inst_%s', u.id, i.id)
 		from usage_segments u join instances i on i.org_id = u.org_id and i.id = u.subject_id
 		where upper_inf(u.during) and (i.desired <> 'running' or u.run <> i.run)`},
+	{"I4", "billed while the platform interrupted it", `
+		select format('intr_%s of inst_%s', x.id, x.instance_id)
+		from s cross join interruptions x cross join lateral (
+			select x.from_at + s.biz as lo, coalesce(x.to_at, biz_now()) - s.biz as hi) w
+		where w.lo < w.hi and exists (select 1 from usage_segments u where u.org_id = x.org_id and u.subject_id = x.instance_id
+			and u.during && tstzrange(w.lo, w.hi))`},
+	{"I4", "open interruptions of what is not interrupted", `
+		select format('intr_%s of inst_%s (%s)', x.id, i.id, i.status)
+		from interruptions x join instances i on i.org_id = x.org_id and i.id = x.instance_id
+		where x.to_at is null and (i.status = 'running' or i.desired <> 'running')`},
 	{"I4", "billed beyond the proof", `
 		select format('inst_%s run %s: %s too long', x.subject_id, x.run, x.excess)
 		from s cross join (

@@ -192,8 +192,8 @@ func (t *tx) SaveStatus(ctx context.Context, r *InstanceRow, v instance.View) (i
 		return status, unavailable(fmt.Errorf("instance %s was written by somebody else", r.ID))
 	}
 	if r.interrupted && (status == instance.Running || v.Desired != instance.WantRunning) {
-		if err := t.q.CloseInterruption(ctx, t.raw, uuid.UUID(r.Org), uuid.UUID(r.ID)); err != nil {
-			return status, mapError(err)
+		if err := t.closeInterruption(ctx, *r, status); err != nil {
+			return status, err
 		}
 		r.interrupted = false
 	}
@@ -206,6 +206,16 @@ func (t *tx) SaveStatus(ctx context.Context, r *InstanceRow, v instance.View) (i
 		Org: r.Org, Project: r.Project, Cell: r.Cell, Type: "instance." + string(status), Subject: r.ID,
 		Data: map[string]any{"status": status, "code": v.Failure.Code, "detail": v.Failure.Detail},
 	})
+}
+
+// closeInterruption ends the time that an instance lost: where the run that came up
+// began, or now if nobody wants one any more.
+func (t *tx) closeInterruption(ctx context.Context, r InstanceRow, s instance.Status) error {
+	p := db.CloseInterruptionParams{OrgID: uuid.UUID(r.Org), InstanceID: uuid.UUID(r.ID)}
+	if s == instance.Running {
+		p.At = r.StartedAt
+	}
+	return mapError(t.q.CloseInterruption(ctx, t.raw, p))
 }
 
 // eventful lists the statuses whose beginning is an event.

@@ -47,7 +47,8 @@ update instances set
 where org_id = @org_id and id = @instance_id and revision = @revision;
 
 -- name: CloseInterruption :exec
-update interruptions set to_at = greatest(biz_now(), from_at) where org_id = @org_id and instance_id = @instance_id and to_at is null;
+-- The lost time ends where the usage of the run that came up begins, or now.
+update interruptions set to_at = greatest(from_at, coalesce(sqlc.narg('at')::timestamptz, biz_now())) where org_id = @org_id and instance_id = @instance_id and to_at is null;
 
 -- name: InterruptionsOf :many
 select * from interruptions where org_id = @org_id and instance_id = @instance_id order by from_at desc, id desc limit @size;

@@ -96,11 +96,18 @@ func (q *Queries) AssignmentInstance(ctx context.Context, db DBTX, assignmentID 
 }
 
 const closeInterruption = `-- name: CloseInterruption :exec
-update interruptions set to_at = greatest(biz_now(), from_at) where org_id = $1 and instance_id = $2 and to_at is null
+update interruptions set to_at = greatest(from_at, coalesce($1::timestamptz, biz_now())) where org_id = $2 and instance_id = $3 and to_at is null
 `
 
-func (q *Queries) CloseInterruption(ctx context.Context, db DBTX, orgID uuid.UUID, instanceID uuid.UUID) error {
-	_, err := db.Exec(ctx, closeInterruption, orgID, instanceID)
+type CloseInterruptionParams struct {
+	At         *time.Time
+	OrgID      uuid.UUID
+	InstanceID uuid.UUID
+}
+
+// The lost time ends where the usage of the run that came up begins, or now.
+func (q *Queries) CloseInterruption(ctx context.Context, db DBTX, arg CloseInterruptionParams) error {
+	_, err := db.Exec(ctx, closeInterruption, arg.At, arg.OrgID, arg.InstanceID)
 	return err
 }
 
