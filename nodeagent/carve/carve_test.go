@@ -14,7 +14,9 @@ import (
 	"github.com/tranche-cloud/tranche/nodeagent/carve"
 	"github.com/tranche-cloud/tranche/nodeagent/carve/mig"
 	"github.com/tranche-cloud/tranche/nodeagent/carve/mps"
+	"github.com/tranche-cloud/tranche/nodeagent/carve/sriov"
 	"github.com/tranche-cloud/tranche/nodeagent/carve/timeslice"
+	"github.com/tranche-cloud/tranche/nodeagent/carve/vfio"
 	"github.com/tranche-cloud/tranche/nodeagent/carve/whole"
 	"github.com/tranche-cloud/tranche/nodeagent/gpudrv"
 	"github.com/tranche-cloud/tranche/nodeagent/gpudrv/sim"
@@ -31,10 +33,19 @@ type bench struct {
 
 func setup(t testing.TB, model, mode string) bench {
 	t.Helper()
+	return setupHost(t, model, mode, sim.FleetDriver{})
+}
+
+// setupHost is setup under a driver that offers more.
+func setupHost(t testing.TB, model, mode string, offers sim.FleetDriver) bench {
+	t.Helper()
 	m, err := gpu.ParseMode(mode)
 	require.NoError(t, err)
-	h := sim.FleetHost{Name: "solo", VCPU: 8, RAM: 65536, GPUs: []sim.FleetGPU{{Model: model, Mode: m, Count: 1}}}
-	drv, err := sim.Open(sim.Config{Dir: t.TempDir(), Host: h})
+	h := sim.FleetHost{
+		Name: "solo", VCPU: 8, RAM: 65536, Driver: offers,
+		GPUs: []sim.FleetGPU{{Model: model, Mode: m, Count: 1}},
+	}
+	drv, err := sim.Open(sim.Config{Host: h})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = drv.Close() })
 	uuid := h.Devices()[0].UUID
@@ -43,6 +54,7 @@ func setup(t testing.TB, model, mode string) bench {
 	set := carve.NewSet(drv, map[gpu.Kind]carve.Carver{
 		gpu.Whole: whole.New(drv), gpu.MIG: mps.NewInside(mig.New(drv), drv.MPS()),
 		gpu.MPS: mps.New(drv, mps.Config{Daemons: drv.MPS(), Probe: drv}), gpu.TimeSlice: timeslice.New(drv, ""),
+		carve.SRIOV: sriov.New(drv), carve.VFIO: vfio.New(drv),
 	})
 	return bench{drv: drv, set: set, uuid: uuid, dev: dev, mode: m}
 }

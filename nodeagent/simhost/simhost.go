@@ -17,7 +17,9 @@ import (
 	"github.com/tranche-cloud/tranche/nodeagent/carve"
 	"github.com/tranche-cloud/tranche/nodeagent/carve/mig"
 	"github.com/tranche-cloud/tranche/nodeagent/carve/mps"
+	"github.com/tranche-cloud/tranche/nodeagent/carve/sriov"
 	"github.com/tranche-cloud/tranche/nodeagent/carve/timeslice"
+	"github.com/tranche-cloud/tranche/nodeagent/carve/vfio"
 	"github.com/tranche-cloud/tranche/nodeagent/carve/whole"
 	"github.com/tranche-cloud/tranche/nodeagent/gpudrv"
 	"github.com/tranche-cloud/tranche/nodeagent/gpudrv/sim"
@@ -29,6 +31,7 @@ type Config struct {
 	Dir     string // data folder, made if missing
 	Host    sim.FleetHost
 	Latency sim.Latency
+	Faults  sim.Script // what shall happen, counted from Open
 	// MachineBoot names the boot of the machine that all this runs on: when either
 	// it or the simulated boot changes, containers are gone.
 	MachineBoot string
@@ -46,7 +49,9 @@ type Host struct {
 // Open opens the host; one process at a time may have a folder open. Close the
 // driver at the end: Sim.Close.
 func Open(ctx context.Context, cfg Config) (Host, error) {
-	drv, err := sim.Open(sim.Config{Dir: filepath.Join(cfg.Dir, "sim"), Host: cfg.Host, Latency: cfg.Latency})
+	drv, err := sim.Open(sim.Config{
+		Dir: filepath.Join(cfg.Dir, "sim"), Host: cfg.Host, Latency: cfg.Latency, Faults: cfg.Faults, Log: cfg.Log,
+	})
 	if err != nil {
 		return Host{}, err
 	}
@@ -66,6 +71,7 @@ func assemble(ctx context.Context, cfg Config, drv *sim.Driver) (Host, error) {
 	set := carve.NewSet(drv, map[gpu.Kind]carve.Carver{
 		gpu.Whole: whole.New(drv), gpu.MIG: mps.NewInside(mig.New(drv), drv.MPS()),
 		gpu.MPS: mps.New(drv, mps.Config{Daemons: drv.MPS(), Probe: drv}), gpu.TimeSlice: timeslice.New(drv, ""),
+		carve.SRIOV: sriov.New(drv), carve.VFIO: vfio.New(drv),
 	})
 	containers, err := fake.Open(fake.Config{
 		Dir: filepath.Join(cfg.Dir, "containers"), BootID: boot, Uptime: nodeagent.Uptime, Clock: cfg.Clock,

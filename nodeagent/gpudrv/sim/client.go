@@ -66,7 +66,7 @@ func (c *card) place(in *client, s gpu.Slot) bool {
 		in.GPUInstance = c.Instances[i].ID
 	case gpu.MPS, gpu.TimeSlice:
 		in.Unit = s.Start
-		return slices.ContainsFunc(c.Shares, func(u int) bool { return u == s.Start })
+		return slices.Contains(c.Shares, s.Start) || slices.Contains(c.Functions, s.Start)
 	}
 	return true
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -17,19 +18,10 @@ type Config struct {
 	Latency Latency   // zero: answer at once
 	// Now is the wall clock of energy counters; nil is time.Now.
 	Now func() time.Time
-}
-
-// Latency is how long calls take.
-type Latency struct {
-	Read    time.Duration
-	Create  time.Duration // each GPU instance, compute instance or share
-	Destroy time.Duration
-	SetMode time.Duration
-}
-
-// DefaultLatency is short enough for a demo and long enough to show races.
-func DefaultLatency() Latency {
-	return Latency{Create: 10 * time.Millisecond, Destroy: 10 * time.Millisecond, SetMode: 50 * time.Millisecond}
+	// Faults are what shall happen, counted from Open; they were checked against the
+	// fleet. Steps that cannot be taken are logged.
+	Faults Script
+	Log    *slog.Logger // nil is silent
 }
 
 // Driver is the simulated driver of one host. It is safe for concurrent use.
@@ -42,6 +34,10 @@ type Driver struct {
 	mu     sync.Mutex
 	st     state
 	faults []Fault
+	calls  int
+
+	script *runner
+	dice   dice
 
 	watching sync.Mutex
 	watchers map[*watcher]struct{}
@@ -60,7 +56,7 @@ func Open(c Config) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	drv := &Driver{disk: d, latency: c.Latency, now: c.Now, can: c.Host.Driver, watchers: map[*watcher]struct{}{}}
+	drv := &Driver{disk: d, latency: c.Latency, dice: newDice(c.Latency.Seed), now: c.Now, can: c.Host.Driver, watchers: map[*watcher]struct{}{}}
 	if drv.now == nil {
 		drv.now = time.Now
 	}
@@ -68,6 +64,7 @@ func Open(c Config) (*Driver, error) {
 		_ = d.close() // the first error says more
 		return nil, err
 	}
+	drv.script = newRunner(drv, c)
 	return drv, nil
 }
 
@@ -99,7 +96,10 @@ func (s state) upgrade(h FleetHost) {
 }
 
 // Close lets another process open the folder. Slices stay.
-func (d *Driver) Close() error { return d.disk.close() }
+func (d *Driver) Close() error {
+	d.script.stop()
+	return d.disk.close()
+}
 
 // wait lets the call take its time; it fails with Hung when ctx ends first.
 func (d *Driver) wait(ctx context.Context, op, uuid string, lag time.Duration) error {
@@ -124,8 +124,8 @@ func (d *Driver) read(ctx context.Context, op, uuid string, f func(card)) error 
 	if err := d.wait(ctx, op, uuid, d.latency.Read); err != nil {
 		return err
 	}
-	if err := d.strike(ctx, op, uuid); err != nil {
-		return err
+	if hit := d.strike(ctx, op, uuid); hit != nil {
+		return hit.end()
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -143,9 +143,19 @@ func (d *Driver) change(ctx context.Context, op, uuid string, lag time.Duration,
 	if err := d.wait(ctx, op, uuid, lag); err != nil {
 		return err
 	}
-	if err := d.strike(ctx, op, uuid); err != nil {
-		return err
+	hit := d.strike(ctx, op, uuid)
+	if hit != nil && !hit.late {
+		return hit.end()
 	}
+	err := d.apply(op, uuid, f)
+	if hit != nil {
+		return hit.end()
+	}
+	return err
+}
+
+// apply changes one card under the lock.
+func (d *Driver) apply(op, uuid string, f func(*card) error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	i, err := d.st.find(op, uuid)
@@ -200,9 +210,9 @@ func (d *Driver) SetMode(ctx context.Context, uuid string, m gpu.Mode) error {
 			return gpudrv.Refuse(gpudrv.Unsupported, op, uuid, "%s has no MIG", c.Model)
 		}
 		busy, who := c.occupied()
-		if busy || len(c.Instances) > 0 || len(c.Shares) > 0 {
-			return gpudrv.Refuse(gpudrv.InUse, op, uuid, "gpu holds %d instances, %d shares",
-				len(c.Instances), len(c.Shares)).HeldBy(who...)
+		if busy || c.VFIO || len(c.Instances) > 0 || len(c.Shares) > 0 || len(c.Functions) > 0 {
+			return gpudrv.Refuse(gpudrv.InUse, op, uuid, "gpu holds %d instances, %d shares, %d functions",
+				len(c.Instances), len(c.Shares), len(c.Functions)).HeldBy(who...)
 		}
 		c.MIGPending = m.Kind == gpu.MIG
 		if model.modeNeedsReset && c.MIGPending != (c.Mode.Kind == gpu.MIG) {
@@ -226,7 +236,7 @@ func (d *Driver) SetMode(ctx context.Context, uuid string, m gpu.Mode) error {
 func (d *Driver) CreateGPUInstance(ctx context.Context, uuid string, profile int, at gpudrv.Placement) (gpudrv.GPUInstance, error) {
 	const op = OpCreateGPUInstance
 	var out gpudrv.GPUInstance
-	err := d.change(ctx, op, uuid, d.latency.Create, func(c *card) error {
+	err := d.change(ctx, op, uuid, d.creation(), func(c *card) error {
 		if c.Mode.Kind != gpu.MIG {
 			return gpudrv.Refuse(gpudrv.Unsupported, op, uuid, "MIG is off")
 		}
@@ -250,7 +260,7 @@ func (d *Driver) CreateGPUInstance(ctx context.Context, uuid string, profile int
 // DestroyGPUInstance implements gpudrv.Writer.
 func (d *Driver) DestroyGPUInstance(ctx context.Context, uuid string, gi int) error {
 	const op = OpDestroyGPUInstance
-	return d.change(ctx, op, uuid, d.latency.Destroy, func(c *card) error {
+	return d.change(ctx, op, uuid, d.destruction(), func(c *card) error {
 		i, err := c.instance(op, gi)
 		if err != nil {
 			return err
@@ -268,7 +278,7 @@ func (d *Driver) DestroyGPUInstance(ctx context.Context, uuid string, gi int) er
 func (d *Driver) CreateComputeInstance(ctx context.Context, uuid string, gi int) (gpudrv.ComputeInstance, error) {
 	const op = OpCreateComputeInstance
 	var out gpudrv.ComputeInstance
-	err := d.change(ctx, op, uuid, d.latency.Create, func(c *card) error {
+	err := d.change(ctx, op, uuid, d.filling(), func(c *card) error {
 		i, err := c.instance(op, gi)
 		if err != nil {
 			return err
@@ -286,7 +296,7 @@ func (d *Driver) CreateComputeInstance(ctx context.Context, uuid string, gi int)
 // DestroyComputeInstance implements gpudrv.Writer.
 func (d *Driver) DestroyComputeInstance(ctx context.Context, uuid string, gi, ci int) error {
 	const op = OpDestroyComputeInstance
-	return d.change(ctx, op, uuid, d.latency.Destroy, func(c *card) error {
+	return d.change(ctx, op, uuid, d.destruction(), func(c *card) error {
 		i, err := c.instance(op, gi)
 		if err != nil {
 			return err
@@ -318,14 +328,14 @@ func (c *card) instance(op string, gi int) (int, error) {
 func (d *Driver) CreateShare(ctx context.Context, uuid string, unit int) (gpudrv.Share, error) {
 	const op = OpCreateShare
 	var out gpudrv.Share
-	err := d.change(ctx, op, uuid, d.latency.Create, func(c *card) error {
+	err := d.change(ctx, op, uuid, d.creation(), func(c *card) error {
 		if c.Mode.Shares == 0 {
 			return gpudrv.Refuse(gpudrv.Unsupported, op, uuid, "mode %s has no shares", c.Mode)
 		}
 		if unit < 0 || unit >= c.Mode.Shares {
 			return gpudrv.Refuse(gpudrv.Invalid, op, uuid, "mode %s has no unit %d", c.Mode, unit)
 		}
-		if slices.Contains(c.Shares, unit) {
+		if slices.Contains(c.Shares, unit) || slices.Contains(c.Functions, unit) {
 			return gpudrv.Refuse(gpudrv.NoRoom, op, uuid, "unit %d is handed out", unit)
 		}
 		c.Shares = append(c.Shares, unit)
@@ -339,7 +349,7 @@ func (d *Driver) CreateShare(ctx context.Context, uuid string, unit int) (gpudrv
 // DestroyShare implements gpudrv.Writer.
 func (d *Driver) DestroyShare(ctx context.Context, uuid string, unit int) error {
 	const op = OpDestroyShare
-	return d.change(ctx, op, uuid, d.latency.Destroy, func(c *card) error {
+	return d.change(ctx, op, uuid, d.destruction(), func(c *card) error {
 		i := slices.Index(c.Shares, unit)
 		if i < 0 {
 			return gpudrv.Refuse(gpudrv.NotFound, op, uuid, "unit %d is not handed out", unit)

@@ -26,45 +26,104 @@ const (
 	OpSetMemoryLimit         = "set_memory_limit"
 )
 
-// Fault makes the next calls fail before they do anything.
+// Names that stand for several calls.
+const (
+	OpAny   = ""      // every call
+	OpWrite = "write" // every call that changes something
+)
+
+// ops are the calls by name, and whether they change something.
+var ops = map[string]bool{
+	OpRead: false, OpSetMode: true, OpCreateGPUInstance: true, OpDestroyGPUInstance: true,
+	OpCreateComputeInstance: true, OpDestroyComputeInstance: true, OpCreateShare: true, OpDestroyShare: true,
+	OpReset: true, OpSetTimeslice: true, OpSetComputeMode: true, OpSetMemoryLimit: true,
+	OpMPSEnsure: true, OpMPSSetLimits: true, OpMPSTerminate: true, OpMPSStop: true, OpMPSProbe: true,
+	OpCreateFunction: true, OpDestroyFunction: true, OpBindVFIO: true, OpUnbindVFIO: true,
+}
+
+// Fault makes calls fail.
 type Fault struct {
 	GPU     string      // UUID; "" is any
 	Op      string      // one of the Op constants
-	Times   int         // how many calls; at least 1
+	After   int         // how many matching calls it lets pass first
+	Times   int         // how many calls it hits then; at least 1
 	Kind    gpudrv.Kind // the error they get
 	Holders []gpudrv.Holder
 	Hang    bool // instead of an error: no answer until the context ends
+	Late    bool // what the call asks for happens all the same
 }
 
-// Inject adds a fault. Faults are used up in the order they were added and do
-// not outlive the process.
+func (f Fault) hits(op, uuid string) bool {
+	switch {
+	case f.GPU != "" && f.GPU != uuid:
+		return false
+	case f.Op == OpAny || f.Op == op:
+		return true
+	default:
+		return f.Op == OpWrite && ops[op]
+	}
+}
+
+// Inject adds a fault. A call is hit by the first fault that was added and
+// matches. Faults do not outlive the process.
 func (d *Driver) Inject(f Fault) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	f.Times = max(f.Times, 1)
 	d.faults = append(d.faults, f)
 }
 
-// strike uses up one injected fault that matches the call.
-func (d *Driver) strike(ctx context.Context, op, uuid string) error {
+// Calls is how many driver calls were made since Open, so that a test may aim a
+// fault at each in turn.
+func (d *Driver) Calls() int {
 	d.mu.Lock()
-	i := slices.IndexFunc(d.faults, func(f Fault) bool {
-		return f.Op == op && (f.GPU == "" || f.GPU == uuid)
-	})
-	if i < 0 {
-		d.mu.Unlock()
+	defer d.mu.Unlock()
+	return d.calls
+}
+
+// aim counts a call and finds the fault that hits it.
+func (d *Driver) aim(op, uuid string) (Fault, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.calls++
+	for i := range d.faults {
+		f := &d.faults[i]
+		if !f.hits(op, uuid) {
+			continue
+		}
+		if f.After > 0 {
+			f.After--
+			continue
+		}
+		hit := *f
+		if f.Times--; f.Times == 0 {
+			d.faults = slices.Delete(d.faults, i, i+1)
+		}
+		return hit, true
+	}
+	return Fault{}, false
+}
+
+// blow is how a fault ends a call; late says that the call has its effect first.
+type blow struct {
+	late bool
+	end  func() error
+}
+
+// strike lets a fault hit a call; nil if none does.
+func (d *Driver) strike(ctx context.Context, op, uuid string) *blow {
+	d.script.called(op, uuid)
+	f, ok := d.aim(op, uuid)
+	if !ok {
 		return nil
 	}
-	f := d.faults[i]
-	d.faults[i].Times--
-	if d.faults[i].Times <= 0 {
-		d.faults = slices.Delete(d.faults, i, i+1)
-	}
-	d.mu.Unlock()
-	if f.Hang {
-		<-ctx.Done()
-		return gpudrv.Refuse(gpudrv.Hung, op, uuid, "no answer in time").Because(ctx.Err())
-	}
-	return gpudrv.Refuse(f.Kind, op, uuid, "injected").HeldBy(f.Holders...)
+	return &blow{late: f.Late, end: func() error {
+		if f.Hang {
+			<-ctx.Done()
+			return gpudrv.Refuse(gpudrv.Hung, op, uuid, "no answer in time").Because(ctx.Err())
+		}
+		return gpudrv.Refuse(f.Kind, op, uuid, "injected").HeldBy(f.Holders...)
+	}}
 }
 
 // event changes a card from outside the driver, lost ones included.
@@ -144,4 +203,11 @@ func Reboot(dir string) error {
 		err = d.save(s.reboot(time.Now()))
 	}
 	return errors.Join(err, d.close())
+}
+
+// Heal takes back every fault that was injected and has not hit.
+func (d *Driver) Heal() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.faults = nil
 }

@@ -21,6 +21,9 @@ func (d *Driver) Host(ctx context.Context) (gpudrv.Host, error) {
 	if err := d.wait(ctx, OpRead, "", d.latency.Read); err != nil {
 		return gpudrv.Host{}, err
 	}
+	if hit := d.strike(ctx, OpRead, ""); hit != nil {
+		return gpudrv.Host{}, hit.end()
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	version := d.version()
@@ -39,6 +42,9 @@ func (d *Driver) Host(ctx context.Context) (gpudrv.Host, error) {
 func (d *Driver) GPUs(ctx context.Context) ([]gpudrv.Ref, error) {
 	if err := d.wait(ctx, OpRead, "", d.latency.Read); err != nil {
 		return nil, err
+	}
+	if hit := d.strike(ctx, OpRead, ""); hit != nil {
+		return nil, hit.end()
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -125,7 +131,12 @@ func (d *Driver) Placements(ctx context.Context, uuid string, profile int) (gpud
 // GPUInstances implements gpudrv.Reader.
 func (d *Driver) GPUInstances(ctx context.Context, uuid string) ([]gpudrv.GPUInstance, error) {
 	out := []gpudrv.GPUInstance{}
-	err := d.read(ctx, OpRead, uuid, func(c card) {
+	done, err := d.lookup(ctx, uuid)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	err = d.read(ctx, OpRead, uuid, func(c card) {
 		for _, in := range c.Instances {
 			out = append(out, c.describe(in))
 		}

@@ -59,7 +59,9 @@ type card struct {
 	MemoryLimits map[string]int64 `json:"memory_limits,omitempty"` // bytes by cgroup
 	Variant      string           `json:"variant,omitempty"`       // of the driver
 	Daemons      []daemon         `json:"daemons,omitempty"`
-	PIDs         int              `json:"pids,omitempty"` // process numbers given out
+	PIDs         int              `json:"pids,omitempty"`      // process numbers given out
+	Functions    []int            `json:"functions,omitempty"` // virtual ones, ascending
+	VFIO         bool             `json:"vfio,omitempty"`
 	Hurt         damage           `json:"damage,omitzero"`
 }
 
@@ -119,6 +121,7 @@ func (s state) clone() state {
 		c.Shares = slices.Clone(c.Shares)
 		c.Clients = slices.Clone(c.Clients)
 		c.Daemons = slices.Clone(c.Daemons)
+		c.Functions = slices.Clone(c.Functions)
 		c.MemoryLimits = maps.Clone(c.MemoryLimits)
 		c.Hurt.LinksDown = slices.Clone(c.Hurt.LinksDown)
 	}
@@ -146,7 +149,7 @@ func (s state) reboot(at time.Time) state {
 	for i := range s.GPUs {
 		c := &s.GPUs[i]
 		c.Instances, c.Shares, c.Clients, c.Daemons = nil, nil, nil, nil
-		c.Lost, c.Recovery = false, ""
+		c.Lost, c.Recovery, c.Functions, c.VFIO = false, "", nil, false
 		c.Timeslice, c.ComputeMode, c.MemoryLimits = "", "", nil
 		c.Hurt = c.Hurt.reset()
 		c.EnergyMJ, c.EnergyAt = 0, at
