@@ -4,41 +4,71 @@ import "github.com/tranche-cloud/tranche/openapi/wire"
 
 // The shapes of the API, as openapi/openapi.yaml has them.
 type (
-	Identity           = wire.Identity
-	Offer              = wire.Offer
-	Instance           = wire.Instance
-	InstanceCreate     = wire.InstanceCreate
-	InstanceStatus     = wire.InstanceStatus
-	EnvVar             = wire.EnvVar
-	EnvVarView         = wire.EnvVarView
-	WaitStatus         = wire.WaitStatus
-	Operation          = wire.Operation
-	UsageItem          = wire.UsageItem
-	Invoice            = wire.Invoice
-	InvoiceLine        = wire.InvoiceLine
-	InvoiceSummary     = wire.InvoiceSummary
-	APIKey             = wire.ApiKey
-	APIKeyCreate       = wire.ApiKeyCreate
-	Organization       = wire.Organization
-	OrganizationCreate = wire.OrganizationCreate
-	Quota              = wire.Quota
-	RateLimits         = wire.RateLimits
-	Project            = wire.Project
-	Host               = wire.Host
-	GPU                = wire.Gpu
-	JoinToken          = wire.JoinToken
-	JoinTokenCreate    = wire.JoinTokenCreate
-	AdminOffer         = wire.AdminOffer
-	OfferPut           = wire.OfferPut
-	OfferPrice         = wire.OfferPrice
-	PriceBook          = wire.PriceBook
-	PriceBookCreate    = wire.PriceBookCreate
-	PriceVersion       = wire.PriceVersion
-	PriceVersionCreate = wire.PriceVersionCreate
-	InvoiceRun         = wire.InvoiceRun
-	Money              = wire.Money
-	Price              = wire.Price
-	Bucket             = wire.Bucket
-	UsageGroup         = wire.UsageGroup
-	Timestamp          = wire.Timestamp
+	Identity             = wire.Identity
+	Offer                = wire.Offer
+	Instance             = wire.Instance
+	InstanceCreate       = wire.InstanceCreate
+	InstanceStatus       = wire.InstanceStatus
+	EnvVar               = wire.EnvVar
+	EnvVarView           = wire.EnvVarView
+	WaitStatus           = wire.WaitStatus
+	Operation            = wire.Operation
+	InstancePatch        = wire.InstancePatch
+	Endpoint             = wire.Endpoint
+	Port                 = wire.Port
+	PortProtocol         = wire.PortProtocol
+	Recovery             = wire.Recovery
+	Interruption         = wire.Interruption
+	SSHCertificate       = wire.SshCertificate
+	SSHCertificateCreate = wire.SshCertificateCreate
+	SSHPurpose           = wire.SshPurpose
+	Sample               = wire.Sample
+	RegistryLogin        = wire.RegistryLogin
+	RegistryLoginCreate  = wire.RegistryLoginCreate
+	RegistryLoginPatch   = wire.RegistryLoginPatch
+	UsageItem            = wire.UsageItem
+	Invoice              = wire.Invoice
+	InvoiceLine          = wire.InvoiceLine
+	InvoiceSummary       = wire.InvoiceSummary
+	APIKey               = wire.ApiKey
+	APIKeyCreate         = wire.ApiKeyCreate
+	Organization         = wire.Organization
+	OrganizationCreate   = wire.OrganizationCreate
+	Quota                = wire.Quota
+	RateLimits           = wire.RateLimits
+	Project              = wire.Project
+	Host                 = wire.Host
+	GPU                  = wire.Gpu
+	GPUModeChange        = wire.GpuModeChange
+	GPUModeEffect        = wire.GpuModeEffect
+	GPUOffer             = wire.GpuOffer
+	AdminOperation       = wire.AdminOperation
+	Event                = wire.Event
+	JoinToken            = wire.JoinToken
+	JoinTokenCreate      = wire.JoinTokenCreate
+	AdminOffer           = wire.AdminOffer
+	OfferPut             = wire.OfferPut
+	OfferPrice           = wire.OfferPrice
+	PriceBook            = wire.PriceBook
+	PriceBookCreate      = wire.PriceBookCreate
+	PriceVersion         = wire.PriceVersion
+	PriceVersionCreate   = wire.PriceVersionCreate
+	InvoiceRun           = wire.InvoiceRun
+	Money                = wire.Money
+	Price                = wire.Price
+	Bucket               = wire.Bucket
+	UsageGroup           = wire.UsageGroup
+	Timestamp            = wire.Timestamp
+)
+
+// What an SSH certificate is for.
+const (
+	SSHShell = wire.SshPurposeShell
+	SSHLogs  = wire.SshPurposeLogs
+)
+
+// What answers at an endpoint.
+const (
+	EndpointSSH  = wire.EndpointKindSsh
+	EndpointPort = wire.EndpointKindPort
 )

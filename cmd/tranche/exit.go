@@ -39,10 +39,10 @@ type usageError struct{ error }
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 // stillRunning is a wait that ended before the work did.
-type stillRunning struct{ operation string }
+type stillRunning struct{ operation, verb string }
 
 func (s stillRunning) Error() string {
-	return fmt.Sprintf("The operation %s is still running; `tranche op wait %s` goes on waiting.", s.operation, s.operation)
+	return fmt.Sprintf("The operation %s is still running; `%s %s` goes on waiting.", s.operation, s.verb, s.operation)
 }
 
 // exit prints err for a person and returns its exit code.
@@ -61,7 +61,13 @@ func (a *app) exit(ctx context.Context, err error) int {
 	if ctx.Err() != nil {
 		return exitDetached
 	}
+	if there, ok := errors.AsType[remoteExit](err); ok {
+		return int(there)
+	}
 	fmt.Fprintf(a.err, "Error: %v\n", err)
+	if _, ok := errors.AsType[lostSession](err); ok {
+		return exitLost
+	}
 	if _, ok := errors.AsType[usageError](err); ok {
 		return exitUsage
 	}

@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"net"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,12 +17,42 @@ var hostColumns = []column[client.Host]{
 	{"NAME", func(h client.Host) string { return h.Name }},
 	{"STATE", func(h client.Host) string { return string(h.State) }},
 	{"LIVENESS", func(h client.Host) string { return string(h.Liveness) }},
+	{"CONDITION", condition},
+	{"BELOW FLOOR", func(h client.Host) string { return joined(h.BelowFloor) }},
+	{"RUNTIME", func(h client.Host) string { return or(h.Runtime, same) }},
+	{"REACH", reach},
 	{"POOL", func(h client.Host) string { return h.Pool }},
 	{"GPUS", func(h client.Host) string { return fmt.Sprint(h.GpuCount) }},
 	{"VCPU", func(h client.Host) string { return fmt.Sprint(h.Vcpu) }},
 	{"RAM", func(h client.Host) string { return fmt.Sprintf("%d MiB", h.RamMib) }},
 	{"ORGANIZATION", func(h client.Host) string { return or(h.Organization, same) }},
 	{"SIMULATED", func(h client.Host) string { return fmt.Sprint(h.Simulated) }},
+}
+
+func condition(h client.Host) string {
+	if cause, err := h.ConditionCause.Get(); err == nil {
+		return string(h.Condition) + ": " + cause
+	}
+	return string(h.Condition)
+}
+
+func joined(words []string) string {
+	if len(words) == 0 {
+		return "-"
+	}
+	return strings.Join(words, ", ")
+}
+
+// reach is where tenants come in: the address, with the port of SSH.
+func reach(h client.Host) string {
+	r, err := h.Reach.Get()
+	if err != nil {
+		return "-"
+	}
+	if port, err := r.SshPort.Get(); err == nil {
+		return net.JoinHostPort(r.Address, strconv.Itoa(int(port)))
+	}
+	return r.Address
 }
 
 func (a *app) host() *cobra.Command {

@@ -27,7 +27,7 @@ func (a *app) instance() *cobra.Command {
 	c.AddCommand(a.instanceCreate(o), a.instanceLs(o), a.instanceGet(o),
 		a.instanceChange(o, "stop", "End the run and free the slice; billing ends at acceptance", (*client.Client).StopInstance),
 		a.instanceChange(o, "start", "Start a new run", (*client.Client).StartInstance),
-		a.instanceRm(o))
+		a.instanceRm(o), a.instanceUpdate(o), a.instanceSSH(o), a.instanceExec(o), a.instanceLogs(o), a.instanceSamples(o))
 	return c
 }
 
@@ -48,7 +48,7 @@ func (a *app) settle(ctx context.Context, sdk *client.Client, o *instanceOptions
 	defer cancel()
 	if _, err := sdk.WaitOperation(waiting, ref.Id); err != nil {
 		if waiting.Err() != nil {
-			return stillRunning{ref.Id}
+			return stillRunning{ref.Id, "tranche op wait"}
 		}
 		return err
 	}
@@ -80,6 +80,10 @@ func (a *app) printInstance(i client.Instance) error {
 			}
 			return "-"
 		}},
+		column[client.Instance]{"PROGRESS", func(i client.Instance) string { return or(i.Progress, same) }},
+		column[client.Instance]{"ENDPOINTS", endpoints},
+		column[client.Instance]{"SSH KEYS", func(i client.Instance) string { return fmt.Sprint(len(i.SshKeys)) }},
+		column[client.Instance]{"INTERRUPTIONS", interruptions},
 		column[client.Instance]{"SIMULATED", func(i client.Instance) string { return fmt.Sprint(i.Simulated) }},
 	)
 	return one(a, i, fields)
@@ -105,10 +109,12 @@ func (a *app) instanceCreate(o *instanceOptions) *cobra.Command {
 	var name, token string
 	var labels, env map[string]string
 	var secrets []string
+	var reach accessFlags
 	c := &cobra.Command{
-		Use:     "create --offer OFFER --image IMAGE [flags] [-- COMMAND…]",
-		Short:   "Create an instance and wait until it runs",
-		Example: "  tranche instance create --offer h200-mig-1g-16gib --image ghcr.io/acme/trainer:1 --name trainer",
+		Use:   "create --offer OFFER --image IMAGE [flags] [-- COMMAND…]",
+		Short: "Create an instance and wait until it runs",
+		Example: `  tranche instance create --offer h200-mig-1g-16gib --image ghcr.io/acme/trainer:1 --name trainer
+  tranche instance create --offer h200-mig-1g-16gib --image ghcr.io/acme/notebook:1 --ssh-key ~/.ssh/id_ed25519.pub --port 8888`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if in.Offer == "" || in.Image == "" {
 				return usagef("create needs --offer and --image; `tranche offers ls` shows the offers")
@@ -122,6 +128,9 @@ func (a *app) instanceCreate(o *instanceOptions) *cobra.Command {
 				return err
 			}
 			in.Env = vars
+			if err := reach.into(&in); err != nil {
+				return err
+			}
 			if len(args) > 0 {
 				in.Command = &args
 			}
@@ -144,6 +153,7 @@ func (a *app) instanceCreate(o *instanceOptions) *cobra.Command {
 	f.StringToStringVar(&labels, "label", nil, "label KEY=VALUE, repeatable")
 	f.StringToStringVar(&env, "env", nil, "environment KEY=VALUE, repeatable")
 	f.StringSliceVar(&secrets, "secret-env", nil, "environment KEY whose value is taken from this shell; never read back")
+	reach.add(c)
 	o.waitFlags(c)
 	return c
 }

@@ -54,7 +54,7 @@ func (a *app) op() *cobra.Command {
 			defer cancel()
 			op, err := sdk.WaitOperation(waiting, args[0])
 			if err != nil && waiting.Err() != nil {
-				return stillRunning{args[0]}
+				return stillRunning{args[0], "tranche op wait"}
 			}
 			if err != nil {
 				return err
