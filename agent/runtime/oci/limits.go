@@ -23,6 +23,13 @@ const maxPIDs = 4 << 20
 // period is that of the CPU quota, in µs: the kernel's default.
 const period = 100_000
 
+// sharesPerCPU is the weight of one CPU where CPUs are contended: the kernel's default
+// for a group.
+const (
+	sharesPerCPU = 1024
+	maxShares    = 1 << 18 // the kernel's
+)
+
 // maxOpenFiles is the limit of open files where the agent's own limit allows it.
 const maxOpenFiles = 1 << 20
 
@@ -57,11 +64,11 @@ func resources(in Input) *specs.LinuxResources {
 	if pids == 0 {
 		pids = runtime.DefaultPIDs
 	}
-	quota, every := int64(s.VCPU)*period, uint64(period)
+	quota, every, shares := int64(s.VCPU)*period, uint64(period), min(uint64(s.VCPU)*sharesPerCPU, maxShares)
 	out := &specs.LinuxResources{
 		Devices: devices(),
 		Memory:  &specs.LinuxMemory{Limit: &ram},
-		CPU:     &specs.LinuxCPU{Quota: &quota, Period: &every, Cpus: s.Extra.CPUs, Mems: s.Extra.MemoryNodes},
+		CPU:     &specs.LinuxCPU{Quota: &quota, Period: &every, Shares: &shares, Cpus: s.Extra.CPUs, Mems: s.Extra.MemoryNodes},
 		Pids:    &specs.LinuxPids{Limit: &pids},
 	}
 	if in.Host.SwapLimit {

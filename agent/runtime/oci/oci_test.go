@@ -71,6 +71,7 @@ func TestLimitsOfTheHostStand(t *testing.T) {
 	require.EqualValues(t, 512<<20, *r.Memory.Swap, "swap included")
 	require.EqualValues(t, 200_000, *r.CPU.Quota)
 	require.EqualValues(t, 100_000, *r.CPU.Period)
+	require.EqualValues(t, 2048, *r.CPU.Shares)
 	require.Equal(t, "0-1", r.CPU.Cpus)
 	require.EqualValues(t, 64, *r.Pids.Limit)
 	for _, l := range spec.Process.Rlimits {

@@ -109,7 +109,7 @@ var confinementTests = []test{
 		s.Extra.Mounts = []runtime.Mount{{Source: file, Target: "/etc/given"}, {Source: open, Target: "/open", Writable: true}}
 		b.start(s)
 		require.Equal(b, "hello", b.sh(s.Name, "cat /etc/given"))
-		require.Equal(b, "no", b.sh(s.Name, "{ echo x > /etc/given; } 2>/dev/null && echo yes || echo no"))
+		require.Equal(b, "no", b.sh(s.Name, "(echo x > /etc/given) 2>/dev/null && echo yes || echo no"))
 		b.sh(s.Name, "echo x > /open/new")
 		require.FileExists(b, filepath.Join(open, "new"))
 	}},
@@ -142,7 +142,7 @@ var deviceTests = []test{
 		s.Extra.CDI = []string{b.cdi(s.Name, node, "r")}
 		b.start(s)
 		b.sh(s.Name, ": < "+node)
-		require.Contains(b, b.sh(s.Name, "{ : > "+node+"; } 2>&1 || true"), "not permitted", "readable only by the cgroup, writable by its mode")
+		require.Contains(b, b.sh(s.Name, "(: > "+node+") 2>&1 || true"), "not permitted", "readable only by the cgroup, writable by its mode")
 	}},
 	{"a device without a file fails the start", func(b *bench) {
 		s := b.spec()

@@ -171,7 +171,7 @@ var teardownTests = []test{
 		s := b.spec("sh", "-c", "echo ran")
 		s.Extra.Attach = func(context.Context, int) error { return errAttach }
 		err := b.fails(s, runtime.KindOf(errAttach))
-		require.ErrorIs(b, err, errAttach)
+		require.ErrorContains(b, err, errAttach.Detail)
 		require.NotContains(b, b.log(s), "ran")
 	}},
 }
