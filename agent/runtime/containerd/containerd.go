@@ -1,0 +1,153 @@
+// Package containerd implements the runtime port on a containerd daemon, from 1.6 on,
+// through its own client. It owns the containers, snapshots, tasks and images of one
+// namespace of the daemon, and the log files that the daemon's shims write.
+//
+// It does not decide on isolation (agent/runtime/oci), on which images are allowed
+// (agent/images) or on networks. Instants are the host's uptime. The container's
+// labels hold what must outlive the agent; neither secrets nor logins are in them.
+//
+// A task belongs to its shim, not to the daemon or to this process: both may be
+// restarted while it runs. The shim's exit time is by the wall clock, and is turned
+// into uptime when it is heard of, once, and kept.
+package containerd
+
+import (
+	"context"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/containerd/containerd/v2/client"
+
+	"github.com/tranche-cloud/tranche/agent/images"
+	"github.com/tranche-cloud/tranche/agent/runtime/oci"
+	"github.com/tranche-cloud/tranche/internal/clock"
+	"github.com/tranche-cloud/tranche/nodeagent/runtime"
+)
+
+// Defaults of a Config.
+const (
+	DefaultAddress     = "/run/containerd/containerd.sock"
+	DefaultNamespace   = "tranche"
+	DefaultSnapshotter = "overlayfs"
+	DefaultStateDir    = "/run/tranche/containerd"
+	DefaultLogLimit    = 64 << 20 // bytes
+	maxGrace           = 10 * time.Second
+)
+
+// parent is the cgroup above those of our containers.
+const parent = "/tranche"
+
+// Config opens a driver. BootID, Uptime, Clock, Host and Images must be set.
+type Config struct {
+	Address     string // of the daemon's socket, absolute; "" is DefaultAddress
+	Namespace   string // "" is DefaultNamespace
+	Snapshotter string // "" is DefaultSnapshotter
+	Runc        string // path of the runc binary; "" is the one on the daemon's PATH
+	StateDir    string // pipes of execs and runc's state; "" is DefaultStateDir
+	CDIDirs     []string
+	Host        oci.Host
+	Images      *images.Registry // what may be pulled, and how long it may take
+	BootID      string
+	Uptime      func() time.Duration // of this boot, suspended time included
+	Clock       clock.Clock
+	// Grace is how long a process may take from SIGTERM on; 0 and everything above
+	// ten seconds is ten seconds.
+	Grace time.Duration
+	// LogLimit is how many bytes a log may have before its older half goes; 0 is
+	// DefaultLogLimit.
+	LogLimit int64
+}
+
+// Driver implements runtime.Driver.
+type Driver struct {
+	cfg     Config
+	client  *client.Client
+	names   locks // one change of a container at a time
+	records locks // one writer of a container's labels at a time
+	pulls   locks // one pull of an image at a time
+	logs    logs
+	ids     sync.Mutex
+	taken   map[string]uint32 // containers being made, and their first id
+	cancel  context.CancelFunc
+	done    sync.WaitGroup
+}
+
+var _ runtime.Driver = (*Driver)(nil)
+
+// Open connects when the daemon is first needed: it may be down. It starts to listen
+// to ends of containers; Close ends that.
+func Open(cfg Config) (*Driver, error) {
+	fill(&cfg.Address, DefaultAddress)
+	fill(&cfg.Namespace, DefaultNamespace)
+	fill(&cfg.Snapshotter, DefaultSnapshotter)
+	fill(&cfg.StateDir, DefaultStateDir)
+	fill(&cfg.LogLimit, DefaultLogLimit)
+	if cfg.Grace <= 0 || cfg.Grace > maxGrace {
+		cfg.Grace = maxGrace
+	}
+	if !filepath.IsAbs(cfg.Address) || !filepath.IsAbs(cfg.StateDir) {
+		return nil, runtime.Refuse(runtime.Broken, "open", "", "socket %q and folder %q must be absolute paths", cfg.Address, cfg.StateDir)
+	}
+	const reconnect = 2 * time.Second
+	c, err := client.New(cfg.Address, client.WithDefaultNamespace(cfg.Namespace), client.WithTimeout(reconnect))
+	if err != nil {
+		return nil, runtime.Refuse(runtime.Unavailable, "open", "", "containerd at %s", cfg.Address).Because(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	d := &Driver{cfg: cfg, client: c, taken: map[string]uint32{}, cancel: cancel}
+	d.done.Go(func() { d.listen(ctx) })
+	d.done.Go(func() { d.trimLogs(ctx) })
+	return d, nil
+}
+
+func fill[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Close leaves everything running and lets go of the daemon.
+func (d *Driver) Close() error {
+	d.cancel()
+	err := d.client.Close()
+	d.done.Wait()
+	return err
+}
+
+// locks are mutexes by name.
+type locks struct {
+	mu   sync.Mutex
+	held map[string]chan struct{}
+}
+
+// lock waits for the name and returns what gives it back.
+func (l *locks) lock(ctx context.Context, name string) (func(), error) {
+	for {
+		l.mu.Lock()
+		busy, ok := l.held[name]
+		if !ok {
+			if l.held == nil {
+				l.held = map[string]chan struct{}{}
+			}
+			free := make(chan struct{})
+			l.held[name] = free
+			l.mu.Unlock()
+			return func() { l.release(name, free) }, nil
+		}
+		l.mu.Unlock()
+		select {
+		case <-busy:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (l *locks) release(name string, free chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.held, name)
+	close(free)
+}
