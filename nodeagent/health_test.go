@@ -231,7 +231,9 @@ func TestSecretsAreAskedForAndForgotten(t *testing.T) {
 // scrubber proves or refuses.
 type scrubber struct{ err error }
 
-func (s scrubber) Scrub(context.Context, carve.Slice) (string, error) { return "0 words of a pattern", s.err }
+func (s scrubber) Scrub(context.Context, carve.Slice) (string, error) {
+	return "0 words of a pattern", s.err
+}
 
 func TestADirtySliceIsNotGivenBack(t *testing.T) {
 	n := newNode(t)

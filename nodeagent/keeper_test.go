@@ -35,13 +35,21 @@ type node struct {
 	simhost.Host
 	*nodeagent.Keeper
 	dir, boot string
+	fleet     sim.FleetHost
 	adjust    func(*nodeagent.Host) // before each keeper
 	down      func()
+	closed    bool // the keeper is; its host is not
+}
+
+// Close ends the keeper as a killed process ends: its host stays as it is.
+func (n *node) Close() error {
+	n.closed = true
+	return n.Keeper.Close()
 }
 
 func newNode(t *testing.T) *node {
 	t.Helper()
-	n := &node{dir: t.TempDir(), boot: "boot-1", down: func() {}}
+	n := &node{fleet: fleet, dir: t.TempDir(), boot: "boot-1", down: func() {}}
 	t.Cleanup(func() { n.down() })
 	n.up(t, nil)
 	return n
@@ -51,10 +59,18 @@ func newNode(t *testing.T) *node {
 // adopts, unless that fails because the journal was stopped.
 func (n *node) up(t *testing.T, wrap func(nodeagent.Journal) nodeagent.Journal) {
 	t.Helper()
+	if err := n.reopen(t, wrap); err != nil {
+		require.ErrorIs(t, err, errKilled)
+	}
+}
+
+// reopen is up that returns how the adoption went.
+func (n *node) reopen(t *testing.T, wrap func(nodeagent.Journal) nodeagent.Journal) error {
+	t.Helper()
 	n.down()
 	var err error
 	n.Host, err = simhost.Open(t.Context(), simhost.Config{
-		Dir: n.dir, Host: fleet, MachineBoot: n.boot, Clock: clock.Real(),
+		Dir: n.dir, Host: n.fleet, MachineBoot: n.boot, Clock: clock.Real(),
 	})
 	require.NoError(t, err)
 	n.Host.Journal = wrap
@@ -64,14 +80,16 @@ func (n *node) up(t *testing.T, wrap func(nodeagent.Journal) nodeagent.Journal) 
 	n.Keeper, err = nodeagent.NewKeeper(t.Context(), n.Host.Host)
 	require.NoError(t, err)
 	n.down = func() {
-		require.NoError(t, n.Close())
+		if !n.closed {
+			require.NoError(t, n.Keeper.Close())
+		}
+		n.closed = false
 		require.NoError(t, n.Sim.Close())
 		n.down = func() {}
 	}
-	if err := n.Adopt(t.Context()); err != nil {
-		require.ErrorIs(t, err, errKilled)
-	}
+	err = n.Adopt(t.Context())
 	n.Settle()
+	return err
 }
 
 func (n *node) gpu(i int) string { return fleet.Devices()[i].UUID }

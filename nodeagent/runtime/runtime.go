@@ -69,11 +69,21 @@ type Extra struct {
 	IDBase uint32
 	// Log is the file that gets stdout and stderr; "" is none. It outlives the agent.
 	Log string
+	// Learn is called once the image is known, before Attach. With Init the main
+	// process starts as root inside, and it is Init that becomes the image's user.
+	Learn func(Image) `json:"-"`
 	// Attach is called when the namespaces exist and no process of the tenant runs
 	// yet, with the pid of their holder. An error fails the start.
 	Attach func(ctx context.Context, pid int) error `json:"-"`
 	// Progress hears what takes long, for people: "pulling 40 %".
 	Progress func(text string) `json:"-"`
+}
+
+// Image is what an image says that others than the driver need to know.
+type Image struct {
+	Digest  string // sha256:…
+	User    string // user[:group] as the image names it; "" is root
+	Workdir string // "" is /
 }
 
 // Mount is one bind mount.
