@@ -1,0 +1,123 @@
+package launch
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+)
+
+// Ids of user namespaces: each instance has 65,536 of its own, so that nothing of one
+// belongs to another, not even after an escape. They start far above the ids of people
+// and packages and end below 2³¹, where some file systems stop.
+const (
+	idsEach  = 65536
+	firstIDs = 1 << 20
+	maxIDs   = (1<<31 - firstIDs) / idsEach
+)
+
+// IDs gives out ranges of ids and remembers them in one fsynced file: a range is never
+// given to a second name while the first one holds it. It is safe for concurrent use.
+type IDs struct {
+	path string
+
+	mu    sync.Mutex
+	taken map[string]int // range by name
+}
+
+// OpenIDs reads the file at the path; a missing one is made with the first range.
+func OpenIDs(path string) (*IDs, error) {
+	i := &IDs{path: path, taken: map[string]int{}}
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return i, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &i.taken)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the ids given out in %s: %w", path, err)
+	}
+	return i, nil
+}
+
+// Take returns the first id of the name's range, the same one as long as it holds it.
+func (i *IDs) Take(name string) (uint32, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	n, ok := i.taken[name]
+	if !ok {
+		used := make([]int, 0, len(i.taken))
+		for _, u := range i.taken {
+			used = append(used, u)
+		}
+		slices.Sort(used)
+		for n = 0; n < len(used) && used[n] == n; n++ {
+		}
+		if n >= maxIDs {
+			return 0, fmt.Errorf("all %d ranges of ids are given out", maxIDs)
+		}
+		i.taken[name] = n
+		if err := i.store(); err != nil {
+			delete(i.taken, name)
+			return 0, err
+		}
+	}
+	return uint32(firstIDs + n*idsEach), nil
+}
+
+// Give takes a range back; it succeeds if the name holds none.
+func (i *IDs) Give(name string) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	n, ok := i.taken[name]
+	if !ok {
+		return nil
+	}
+	delete(i.taken, name)
+	if err := i.store(); err != nil {
+		i.taken[name] = n
+		return err
+	}
+	return nil
+}
+
+// Keep takes back every range but those of the names.
+func (i *IDs) Keep(names []string) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	before := len(i.taken)
+	for name := range i.taken {
+		if !slices.Contains(names, name) {
+			delete(i.taken, name)
+		}
+	}
+	if len(i.taken) == before {
+		return nil
+	}
+	return i.store()
+}
+
+func (i *IDs) store() error {
+	text, err := json.Marshal(i.taken)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(i.path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return fmt.Errorf("store the ids given out: %w", err)
+	}
+	_, err = f.Write(text)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(i.path+".new", i.path)
+	}
+	if err != nil {
+		return fmt.Errorf("store the ids given out: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,339 @@
+// Package launch owns how a run comes up on a host and goes away again: it puts the
+// parts around a runtime driver, in one order, and takes them away in the other.
+//
+//	start: ids · device files · guest's folder · container made · network attached ·
+//	       started · guest has started the tenant's program
+//	stop:  container · network · guest's folder · device files · ids
+//
+// It is a runtime.Driver itself, so the agent's core needs to know none of the parts.
+// Everything is safe to repeat: what a dead agent left is taken up by the next start
+// or stop of the same name, and Sweep removes what belongs to no container.
+//
+// It does not carve, does not choose and keeps no state but the ids it gave out.
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tranche-cloud/tranche/agent/guest"
+	"github.com/tranche-cloud/tranche/agent/injection"
+	"github.com/tranche-cloud/tranche/agent/network"
+	"github.com/tranche-cloud/tranche/nodeagent/gpudrv"
+	"github.com/tranche-cloud/tranche/nodeagent/mpsd"
+	"github.com/tranche-cloud/tranche/nodeagent/runtime"
+)
+
+// Config is the parts. All are needed but those that say otherwise.
+type Config struct {
+	Runtime   runtime.Driver
+	Devices   *injection.Store
+	Kind      injection.Driver
+	GPUs      gpudrv.Reader
+	MPS       mpsd.Control     // nil where no GPU is ever in mps mode
+	Network   *network.Manager // nil gives instances no network at all
+	Guests    *guest.Hub
+	GuestPath string // of the guest's static program
+	IDs       *IDs
+	// Logs is the folder with one file a container, for its output.
+	Logs string
+	// CPUs says on which CPUs and memory nodes a container with these GPUs runs best,
+	// as cpuset lists; nil is anywhere.
+	CPUs   func(ctx context.Context, gpus []string) (cpus, nodes string)
+	Uptime func() time.Duration
+	Log    *slog.Logger
+}
+
+// Launcher is a runtime.Driver with the parts around it.
+type Launcher struct{ cfg Config }
+
+var _ runtime.Driver = (*Launcher)(nil)
+
+// Bounds of a start.
+const (
+	readyWithin = 30 * time.Second // from the container's start to the tenant's program
+	grace       = 10 * time.Second
+	undoWithin  = time.Minute
+)
+
+// New makes the folder of the logs.
+func New(cfg Config) (*Launcher, error) {
+	if err := os.MkdirAll(cfg.Logs, 0o750); err != nil {
+		return nil, fmt.Errorf("make the folder of instances' logs: %w", err)
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Launcher{cfg: cfg}, nil
+}
+
+// Start implements runtime.Driver. The container counts as running when the guest has
+// started the tenant's program; an error leaves nothing running.
+func (l *Launcher) Start(ctx context.Context, s runtime.Spec) (runtime.Container, error) {
+	c, err := l.start(ctx, s)
+	if err == nil {
+		return c, nil
+	}
+	// Half a start is worse than none; what cannot be undone now is Stop's to finish.
+	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoWithin)
+	defer cancel()
+	if ctx.Err() == nil {
+		if err := l.Stop(undo, s.Name); err != nil {
+			l.cfg.Log.Warn("start not undone", "assignment_id", s.Name, "error", err)
+		}
+	}
+	return runtime.Container{}, err
+}
+
+func (l *Launcher) start(ctx context.Context, s runtime.Spec) (runtime.Container, error) {
+	base, err := l.cfg.IDs.Take(s.Name)
+	if err != nil {
+		return runtime.Container{}, runtime.Refuse(runtime.Broken, "start", s.Name, "no ids for its user namespace").Because(err)
+	}
+	for i := range s.Slots {
+		device, err := l.inject(ctx, s, i)
+		if err != nil {
+			return runtime.Container{}, err
+		}
+		s.Extra.CDI = append(s.Extra.CDI, device)
+	}
+	boot := guest.Boot{
+		Root: int(base), Since: l.cfg.Uptime(), Grace: grace,
+		Peer: func(int) error { return fmt.Errorf("%w: its container is not made yet", guest.ErrStranger) },
+	}
+	if len(s.Secrets) > 0 {
+		secrets := s.Secrets
+		boot.Secrets = func(context.Context) (map[string]string, error) { return secrets, nil }
+	}
+	folder, err := l.cfg.Guests.Open(ctx, s.Name, boot)
+	if err != nil {
+		return runtime.Container{}, runtime.Refuse(runtime.Broken, "start", s.Name, "no folder for its guest").Because(err)
+	}
+	s.Extra.IDBase = base
+	s.Extra.Mounts = append(s.Extra.Mounts, folder.Mounts(l.cfg.GuestPath)...)
+	s.Extra.Init = guest.Init()
+	s.Extra.Log = l.LogPath(s.Name)
+	if l.cfg.CPUs != nil {
+		s.Extra.CPUs, s.Extra.MemoryNodes = l.cfg.CPUs(ctx, gpusOf(s))
+	}
+	s.Extra.Learn = func(image runtime.Image) { boot.User, boot.Workdir = image.User, image.Workdir }
+	s.Extra.Attach = func(ctx context.Context, pid int) error { return l.attach(ctx, s, boot, pid) }
+	c, err := l.cfg.Runtime.Start(ctx, s)
+	if err != nil {
+		return runtime.Container{}, err
+	}
+	return l.ready(ctx, c)
+}
+
+// attach gives a made container its network and lets its guest in.
+func (l *Launcher) attach(ctx context.Context, s runtime.Spec, boot guest.Boot, pid int) error {
+	if l.cfg.Network != nil {
+		_, err := l.cfg.Network.Attach(ctx, network.Attachment{Name: s.Name, Org: s.Org, PID: pid, Ports: s.Ports})
+		if err != nil {
+			return err
+		}
+	}
+	group, err := cgroupOf(pid)
+	if err != nil {
+		return runtime.Refuse(runtime.Broken, "attach", s.Name, "its control group is not known").Because(err)
+	}
+	boot.Peer = guest.First(group)
+	if _, err := l.cfg.Guests.Open(ctx, s.Name, boot); err != nil {
+		return runtime.Refuse(runtime.Broken, "attach", s.Name, "its guest is not served").Because(err)
+	}
+	return nil
+}
+
+// ready waits for the tenant's program. A container that ran before this process did,
+// and whose guest has told an earlier one, is ready.
+func (l *Launcher) ready(ctx context.Context, c runtime.Container) (runtime.Container, error) {
+	if err := l.serve(ctx, c); err != nil {
+		return c, err
+	}
+	wait, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	st, err := l.cfg.Guests.Wait(wait, c.Name)
+	switch {
+	case err == nil && st.Exit != nil && st.Ready == 0:
+		return c, runtime.Refuse(runtime.CommandFailed, "start", c.Name, "the program could not be started: %s", st.Exit.Reason)
+	case err == nil:
+		c.Started = st.Ready
+		return c, nil
+	case ctx.Err() != nil:
+		return c, ctx.Err()
+	}
+	if now, found, lookErr := l.find(ctx, c.Name); lookErr == nil && found && now.State == runtime.Exited {
+		return c, runtime.Refuse(runtime.CommandFailed, "start", c.Name, "the instance ended with code %d before its program was started", now.ExitCode)
+	}
+	return c, runtime.Refuse(runtime.Broken, "start", c.Name, "the guest did not report within %s", readyWithin).Because(err)
+}
+
+// serve takes the guest of a running container up again.
+func (l *Launcher) serve(ctx context.Context, c runtime.Container) error {
+	if _, err := l.cfg.Guests.Status(c.Name); err == nil {
+		return nil
+	}
+	base, err := l.cfg.IDs.Take(c.Name)
+	if err != nil {
+		return runtime.Refuse(runtime.Broken, "serve", c.Name, "no ids for its user namespace").Because(err)
+	}
+	boot := guest.Boot{Root: int(base), Grace: grace, Peer: guest.First(c.Cgroup)}
+	if _, err := l.cfg.Guests.Open(ctx, c.Name, boot); err != nil {
+		return runtime.Refuse(runtime.Broken, "serve", c.Name, "its guest is not served").Because(err)
+	}
+	return nil
+}
+
+// Stop implements runtime.Driver.
+func (l *Launcher) Stop(ctx context.Context, name string) error {
+	if err := l.cfg.Runtime.Stop(ctx, name); err != nil {
+		return err
+	}
+	var errs []error
+	if l.cfg.Network != nil {
+		errs = append(errs, l.cfg.Network.Detach(ctx, name))
+	}
+	errs = append(errs, l.cfg.Guests.Close(name), l.removeDevices(name))
+	if err := errors.Join(errs...); err != nil {
+		return runtime.Refuse(runtime.Broken, "stop", name, "something of it is left").Because(err)
+	}
+	if err := l.cfg.IDs.Give(name); err != nil {
+		return runtime.Refuse(runtime.Broken, "stop", name, "its ids are not given back").Because(err)
+	}
+	return nil
+}
+
+func (l *Launcher) removeDevices(name string) error {
+	devices, err := l.cfg.Devices.List()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, d := range devices {
+		if slot, ok := slotOf(d, name); ok {
+			errs = append(errs, l.cfg.Devices.Remove(name, slot))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// slotOf is the slot of a device of an assignment.
+func slotOf(device, name string) (int, bool) {
+	rest, ok := strings.CutPrefix(device, name+"-")
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.Atoi(rest)
+	return n, err == nil
+}
+
+// List implements runtime.Driver.
+func (l *Launcher) List(ctx context.Context) ([]runtime.Container, error) {
+	list, err := l.cfg.Runtime.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i, c := range list {
+		// The start that is billed is that of the tenant's program, not the guest's.
+		if st, err := l.cfg.Guests.Status(c.Name); err == nil && st.Ready > 0 {
+			list[i].Started = st.Ready
+		}
+	}
+	return list, nil
+}
+
+// Stats implements runtime.Driver.
+func (l *Launcher) Stats(ctx context.Context, name string) (runtime.Stats, error) {
+	return l.cfg.Runtime.Stats(ctx, name)
+}
+
+// Exec implements runtime.Driver.
+func (l *Launcher) Exec(ctx context.Context, name string, e runtime.Exec) (int, error) {
+	return l.cfg.Runtime.Exec(ctx, name, e)
+}
+
+// LogPath is the file that holds a container's output. It outlives the container
+// until Sweep or another run of the name.
+func (l *Launcher) LogPath(name string) string { return filepath.Join(l.cfg.Logs, name+".log") }
+
+// Sweep takes up what runs and removes what belongs to no container. Call it once at
+// start, before anything else.
+func (l *Launcher) Sweep(ctx context.Context) error {
+	list, err := l.cfg.Runtime.List(ctx)
+	if err != nil {
+		return err
+	}
+	var keep, devices []string
+	for _, c := range list {
+		keep = append(keep, c.Name)
+		for i := range c.Slots {
+			devices = append(devices, injection.Device(c.Name, i))
+		}
+		if c.State == runtime.Running {
+			if err := l.serve(ctx, c); err != nil {
+				return err
+			}
+		}
+	}
+	var errs []error
+	if l.cfg.Network != nil {
+		_, err := l.cfg.Network.Sweep(ctx, keep)
+		errs = append(errs, err)
+	}
+	_, err = l.cfg.Guests.Sweep(keep)
+	errs = append(errs, err)
+	_, err = l.cfg.Devices.Sweep(devices)
+	return errors.Join(append(errs, err, l.cfg.IDs.Keep(keep))...)
+}
+
+func (l *Launcher) find(ctx context.Context, name string) (runtime.Container, bool, error) {
+	list, err := l.cfg.Runtime.List(ctx)
+	if err != nil {
+		return runtime.Container{}, false, err
+	}
+	i := slices.IndexFunc(list, func(c runtime.Container) bool { return c.Name == name })
+	if i < 0 {
+		return runtime.Container{}, false, nil
+	}
+	return list[i], true, nil
+}
+
+func gpusOf(s runtime.Spec) []string {
+	var out []string
+	for _, x := range s.Slots {
+		out = append(out, x.GPU)
+	}
+	return out
+}
+
+// cgroupOf is the control group of a process below the mount: the pids hierarchy of
+// version 1, or the one of version 2.
+func cgroupOf(pid int) (string, error) {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
+	if err != nil {
+		return "", err
+	}
+	unified := ""
+	for line := range strings.Lines(string(text)) {
+		_, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
+		controllers, group, _ := strings.Cut(rest, ":")
+		if slices.Contains(strings.Split(controllers, ","), "pids") {
+			return group, nil
+		}
+		if controllers == "" {
+			unified = group
+		}
+	}
+	if unified == "" {
+		return "", fmt.Errorf("process %d is in no control group", pid)
+	}
+	return unified, nil
+}
