@@ -463,6 +463,7 @@ create index instances_by_registry_login on instances (org_id, registry_login_id
 create unique index instances_name on instances (org_id, project_id, name) where desired <> 'deleted';
 create index instances_list on instances (org_id, project_id, id desc);
 create index instances_wake on instances (next_wake_at) where next_wake_at is not null;
+create index instances_recovering on instances (pool_id, id) where recovering;
 create index instances_unconverged on instances (id) where converged_generation <> generation;
 
 create table quota_claims (

@@ -44,12 +44,14 @@ func (a *App) RecordInventory(ctx context.Context, s store.Session, in agentlink
 	})
 }
 
-// tellChange tells operators what an inventory changed.
+// tellChange tells operators what an inventory changed, and instances that wait for
+// room that there is some.
 func tellChange(ctx context.Context, t *store.SystemTx, s store.Session, in agentlink.Inventory, c store.InventoryChange) error {
+	room := c.Condition && in.Condition == agentlink.ConditionGood
 	for _, g := range c.GPUs {
 		kind := "gpu.unhealthy"
 		if g.Health == "healthy" {
-			kind = "gpu.healthy"
+			kind, room = "gpu.healthy", true
 		}
 		err := t.AppendEvent(ctx, store.Event{Cell: c.Cell, Type: kind, Subject: g.ID, Data: map[string]any{
 			"host": s.Host.String(), "uuid": g.UUID, "health": g.Health, "was": g.Was, "cause": g.Reason, "detail": g.Detail,
@@ -63,6 +65,11 @@ func tellChange(ctx context.Context, t *store.SystemTx, s store.Session, in agen
 			"condition": string(in.Condition), "cause": in.ConditionCause, "below_floor": in.BelowFloor,
 		}})
 		if err != nil {
+			return err
+		}
+	}
+	if room {
+		if err := t.WakeRecovering(ctx, s.Host, "room"); err != nil {
 			return err
 		}
 	}

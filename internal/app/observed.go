@@ -309,7 +309,7 @@ func (a *App) ended(ctx context.Context, t *store.SystemTx, s agentlink.Slice, o
 	switch {
 	case o.cur.Faulted():
 		return faulted(ctx, t, o, at)
-	case s.RunState == instance.RunExited && s.Reason.IsZero(), instance.BlameOf(s.Reason.Code) == instance.Tenant:
+	case s.RunState == instance.RunExited && s.Reason.IsZero(), tenants[instance.BlameOf(s.Reason.Code)]:
 		// The tenant's own doing; nothing of ours failed.
 		_, err = t.CloseOpenSegment(ctx, o.asg.Org, o.asg.Instance, metering.GPU, at, "process_exited", "tenant")
 		return err
@@ -317,6 +317,9 @@ func (a *App) ended(ctx context.Context, t *store.SystemTx, s agentlink.Slice, o
 	_, err = t.CloseByEvent(ctx, o.asg.Org, o.asg.Instance, metering.OurFault, metering.Facts{FirstSymptom: at, LastProof: at})
 	return err
 }
+
+// tenants are the blames that are the tenant's where nothing is credited.
+var tenants = map[instance.Blame]bool{instance.Tenant: true, instance.AsCredited: true}
 
 // faulted takes a fault of the platform that ended the wanted run: usage ends at that
 // business instant, and what is lost from then on is written down until the instance

@@ -12,10 +12,11 @@ type Blame int
 // is a reason to try another host; what a tenant's request causes would fail there
 // as well.
 const (
-	Unknown  Blame = iota // no reason, or one that this table does not know
-	Tenant                // the tenant's image, command, limits, or its own program
-	HostBusy              // this host cannot take it now, another may
-	Platform              // a fault of host, GPU or runtime
+	Unknown    Blame = iota // no reason, or one that this table does not know
+	Tenant                  // the tenant's image, command, limits, or its own program
+	HostBusy                // this host cannot take it now, another may
+	AsCredited              // the platform's if the agent credits it, else the tenant's
+	Platform                // a fault of host, GPU or runtime
 )
 
 // reason is what one code of an agent means.
@@ -42,10 +43,18 @@ var reasons = map[string]reason{
 	"CLIENT_COUNT":        {"gpu.client_ended", Tenant},
 	"CLIENT_OUTSIDE":      {"gpu.client_ended", Tenant},
 	"GPU_CLIENT_ENDED":    {"gpu.client_ended", Tenant},
+	"MPS_BYPASS":          {"gpu.client_ended", Tenant},
+	"PROCESS_LIMIT":       {"gpu.client_ended", Tenant},
+	"MEMORY_LIMIT":        {"gpu.client_ended", Tenant},
 	"OUT_OF_MEMORY":       {"run.out_of_memory", Tenant},
 	"PORT_IN_USE":         {"port.in_use", HostBusy},
 	"IN_USE":              {"gpu.in_use", HostBusy},
 	"NO_ROOM":             {"gpu.in_use", HostBusy},
+	"PORTS_EXHAUSTED":     {"host.full", HostBusy},
+	"ADDRESSES_EXHAUSTED": {"host.full", HostBusy},
+	"INVALID":             {"gpu.unsupported", HostBusy},
+	"HUNG":                {"gpu.fault", Platform},
+	"FAILED":              {"gpu.fault", Platform},
 	"NEEDS_RESET":         {"gpu.fault", Platform},
 	"GPU_LOST":            {"gpu.fault", Platform},
 	"GPU_HUNG":            {"gpu.fault", Platform},
@@ -69,7 +78,7 @@ var families = []struct {
 	prefix string
 	reason
 }{
-	{"XID_", reason{"gpu.fault", Platform}},
+	{"XID_", reason{"gpu.fault", AsCredited}}, // which is which is the policy of the node
 	{"GPU_", reason{"gpu.fault", Platform}},
 	{"SXID_", reason{"gpu.fault", Platform}},
 	{"IMAGE_", reason{"image.invalid", Tenant}},
@@ -115,6 +124,7 @@ var codes = []Code{
 	{"gpu.in_use", "GPU in use", "The GPU was not free.", "Try again.", false},
 	{"gpu.unsupported", "Not supported by the GPU", "The GPU does not support what was asked of it.", "Choose another offer.", false},
 	{"host.driver_mismatch", "Driver mismatch", "The host's GPU driver was changed while it was in use.", "Try again.", false},
+	{"host.full", "Host full", "The host had no address or port left.", "Try again.", false},
 	{"host.rebooted", "Host rebooted", "The host was rebooted.", "Start the instance again; `recovery: restart` does so by itself. Time without it is not billed.", false},
 	{"image.invalid", "Unusable image", "The image cannot be used.", "Name an image for this platform.", true},
 	{"image.not_found", "No such image", "The registry has no such image.", "Check the image's name and tag.", true},

@@ -254,6 +254,22 @@ func (t *SystemTx) RecordInventory(ctx context.Context, h id.Host, in ReportedHo
 	return out, nil
 }
 
+// WakeRecovering wakes instances that wait to be placed again in the pool of a host,
+// because there may be room on it now.
+func (t *SystemTx) WakeRecovering(ctx context.Context, h id.Host, reason string) error {
+	const most = 500 // the others look by themselves within a minute
+	rows, err := t.q.RecoveringIn(ctx, t.raw, uuid.UUID(h), most)
+	if err != nil {
+		return mapError(err)
+	}
+	for _, i := range rows {
+		if err := t.AppendOutbox(ctx, OutboxInstance, id.Instance(i).String(), reason); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // KnownGPUs is how many GPUs of a host are there as far as is known.
 func (t *SystemTx) KnownGPUs(ctx context.Context, h id.Host) (int, error) {
 	rows, err := t.q.GPUStandings(ctx, t.raw, uuid.UUID(h))

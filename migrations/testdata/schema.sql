@@ -1386,6 +1386,8 @@ CREATE INDEX instances_list ON public.instances USING btree (org_id, project_id,
 
 CREATE UNIQUE INDEX instances_name ON public.instances USING btree (org_id, project_id, name) WHERE (desired <> 'deleted'::text);
 
+CREATE INDEX instances_recovering ON public.instances USING btree (pool_id, id) WHERE recovering;
+
 CREATE INDEX instances_unconverged ON public.instances USING btree (id) WHERE (converged_generation <> generation);
 
 CREATE INDEX instances_wake ON public.instances USING btree (next_wake_at) WHERE (next_wake_at IS NOT NULL);

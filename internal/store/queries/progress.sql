@@ -46,6 +46,10 @@ update instances set
   revision = revision + 1
 where org_id = @org_id and id = @instance_id and revision = @revision;
 
+-- name: RecoveringIn :many
+select i.id from instances i join hosts h on h.pool_id = i.pool_id
+where h.id = @host_id and i.recovering order by i.id limit @size;
+
 -- name: CloseInterruption :exec
 -- The lost time ends where the usage of the run that came up begins, or now.
 update interruptions set to_at = greatest(from_at, coalesce(sqlc.narg('at')::timestamptz, biz_now())) where org_id = @org_id and instance_id = @instance_id and to_at is null;

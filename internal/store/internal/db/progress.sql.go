@@ -522,6 +522,31 @@ func (q *Queries) ReadInstance(ctx context.Context, db DBTX, instanceID uuid.UUI
 	return i, err
 }
 
+const recoveringIn = `-- name: RecoveringIn :many
+select i.id from instances i join hosts h on h.pool_id = i.pool_id
+where h.id = $1 and i.recovering order by i.id limit $2
+`
+
+func (q *Queries) RecoveringIn(ctx context.Context, db DBTX, hostID uuid.UUID, size int32) ([]uuid.UUID, error) {
+	rows, err := db.Query(ctx, recoveringIn, hostID, size)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const saveInstance = `-- name: SaveInstance :execrows
 update instances set
   desired = $1, run = $2, converged_generation = $3,
