@@ -78,7 +78,7 @@ func (g *life) run(ctx context.Context, signals <-chan os.Signal) (int, error) {
 			return g.begin(ctx, boot, signals)
 		case s := <-signals:
 			if s == syscall.SIGTERM || s == syscall.SIGINT {
-				return 0, errors.New("stopped before the host said what to do")
+				return 143, errors.New("stopped before the host said what to run")
 			}
 		case <-ctx.Done():
 			return 0, nil
