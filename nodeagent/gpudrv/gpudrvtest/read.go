@@ -1,6 +1,6 @@
 // Package gpudrvtest is the conformance suite of the driver port. ReadOnly runs
-// on every adapter, real hardware included, and changes nothing; Writes runs on
-// drivers whose GPUs the test owns.
+// on every adapter, real hardware included, and changes nothing; Writes and Events
+// run on drivers whose GPUs the test owns.
 package gpudrvtest
 
 import (
@@ -24,6 +24,7 @@ func ReadOnly(t *testing.T, r gpudrv.Reader) {
 	t.Run("host", func(t *testing.T) { host(ctx, t, r) })
 	t.Run("unknown gpu", func(t *testing.T) { unknown(ctx, t, r) })
 	t.Run("ended context", func(t *testing.T) { ended(t, r) })
+	t.Run("watch", func(t *testing.T) { watch(t, r) })
 	refs, err := r.GPUs(ctx)
 	require.NoError(t, err)
 	require.NotEmpty(t, refs, "a driver without a GPU proves nothing")
@@ -40,6 +41,10 @@ func ReadOnly(t *testing.T, r gpudrv.Reader) {
 			t.Run("profiles", func(t *testing.T) { profiles(ctx, t, r, ref.UUID) })
 			t.Run("contents", func(t *testing.T) { contents(ctx, t, r, ref.UUID) })
 			t.Run("readings", func(t *testing.T) { readings(ctx, t, r, ref.UUID) })
+			t.Run("capabilities", func(t *testing.T) { capabilities(ctx, t, r, ref.UUID) })
+			t.Run("usage", func(t *testing.T) { usage(ctx, t, r, ref.UUID) })
+			t.Run("fabric", func(t *testing.T) { fabric(ctx, t, r, ref.UUID) })
+			t.Run("memory limit", func(t *testing.T) { noLimit(ctx, t, r, ref.UUID) })
 			t.Run("geometry", func(t *testing.T) { geometry(ctx, t, r, ref) })
 		})
 	}
@@ -74,6 +79,10 @@ func each(ctx context.Context, r gpudrv.Reader, uuid string) map[string]error {
 	_, out["Health"] = r.Health(ctx, uuid)
 	_, out["Telemetry"] = r.Telemetry(ctx, uuid)
 	_, out["Topology"] = r.Topology(ctx, uuid)
+	_, out["Capabilities"] = r.Capabilities(ctx, uuid)
+	_, out["Usage"] = r.Usage(ctx, uuid)
+	_, out["Fabric"] = r.Fabric(ctx, uuid)
+	_, out["MemoryLimit"] = r.MemoryLimit(ctx, uuid, "tranche/nobody")
 	return out
 }
 
@@ -196,6 +205,7 @@ func readings(ctx context.Context, t *testing.T, r gpudrv.Reader, uuid string) {
 	good(t, "persistence", s.Persistence)
 	good(t, "ecc", s.ECC)
 	good(t, "power limit", s.PowerLimitMilli)
+	good(t, "time-slice length", s.Timeslice)
 	h, err := r.Health(ctx, uuid)
 	require.NoError(t, err)
 	good(t, "recovery action", h.RecoveryAction)

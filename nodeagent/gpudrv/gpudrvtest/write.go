@@ -20,6 +20,7 @@ func Writes(t *testing.T, d gpudrv.Driver, uuid string) {
 	t.Run("mig", func(t *testing.T) { migLife(ctx, t, d, uuid) })
 	t.Run("mig constraints", func(t *testing.T) { migRefuses(ctx, t, d, uuid) })
 	t.Run("shares", func(t *testing.T) { shareLife(ctx, t, d, uuid) })
+	t.Run("settings", func(t *testing.T) { tunes(ctx, t, d, uuid) })
 }
 
 // Profile ids of the family.

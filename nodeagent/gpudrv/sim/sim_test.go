@@ -44,12 +44,33 @@ func TestReadsConform(t *testing.T) {
 	gpudrvtest.ReadOnly(t, open(t, t.TempDir(), mixed()))
 }
 
+func TestEveryModelConforms(t *testing.T) {
+	t.Parallel()
+	for _, model := range sim.Models() {
+		for _, variant := range append(sim.Variants(model), "") {
+			h := one(model, gpu.WholeMode())
+			h.GPUs[0].Variant = variant
+			gpudrvtest.ReadOnly(t, open(t, "", h))
+		}
+	}
+}
+
 func TestWritesConform(t *testing.T) {
 	t.Parallel()
-	for _, model := range []string{"H100-80", "H200-141"} {
-		h := one(model, gpu.WholeMode())
-		gpudrvtest.Writes(t, open(t, t.TempDir(), h), h.Devices()[0].UUID)
+	for _, offers := range []sim.FleetDriver{{}, {Version: "615.10", MPS: 3, MemoryLimits: true}} {
+		for _, model := range []string{"H100-80", "H200-141", "B200-180"} {
+			h := one(model, gpu.WholeMode())
+			h.Driver = offers
+			gpudrvtest.Writes(t, open(t, t.TempDir(), h), h.Devices()[0].UUID)
+		}
 	}
+}
+
+func TestEventsConform(t *testing.T) {
+	t.Parallel()
+	h := one("H200-141", gpu.WholeMode())
+	d, uuid := open(t, "", h), h.Devices()[0].UUID
+	gpudrvtest.Events(t, d, uuid, func(code int) { d.XID(uuid, code, -1, -1) })
 }
 
 func TestGPUsStartInTheFleetsModes(t *testing.T) {
