@@ -81,8 +81,10 @@ func address(p netip.Prefix, offset4, offset6 uint32) match {
 	m := append(family(p.Addr().Is6()),
 		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: length})
 	if !p.IsSingleIP() {
-		m = append(m, &expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: length,
-			Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen()), Xor: make([]byte, length)})
+		m = append(m, &expr.Bitwise{
+			SourceRegister: 1, DestRegister: 1, Len: length,
+			Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen()), Xor: make([]byte, length),
+		})
 	}
 	return append(m, equal(p.Masked().Addr().AsSlice()))
 }
@@ -119,7 +121,7 @@ func port(transport string, number int) match {
 	}
 	return append(p,
 		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
-		equal(binaryutil.BigEndian.PutUint16(uint16(number)))) //nolint:gosec // 1 to 65535, checked
+		equal(binaryutil.BigEndian.PutUint16(uint16(number))))
 }
 
 // connection matches packets by the state of their connection.
@@ -134,7 +136,8 @@ func published() match {
 }
 
 func bits(load expr.Any, mask uint32) match {
-	return match{load,
+	return match{
+		load,
 		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: binaryutil.NativeEndian.PutUint32(mask), Xor: make([]byte, 4)},
 		differs(make([]byte, 4)),
 	}
@@ -154,12 +157,12 @@ func faster(rate uint64) match {
 
 // moreThan matches what exceeds a number of packets a second.
 func moreThan(packets uint64) match {
-	return match{&expr.Limit{Type: expr.LimitTypePkts, Rate: packets, Over: true, Unit: expr.LimitTimeSecond, Burst: uint32(packets)}} //nolint:gosec // a constant
+	return match{&expr.Limit{Type: expr.LimitTypePkts, Rate: packets, Over: true, Unit: expr.LimitTimeSecond, Burst: uint32(packets)}}
 }
 
 // moreConnections matches a new connection beyond n.
 func moreConnections(n int) match {
-	return match{&expr.Connlimit{Count: uint32(n), Flags: expr.NFT_CONNLIMIT_F_INV}} //nolint:gosec // checked
+	return match{&expr.Connlimit{Count: uint32(n), Flags: expr.NFT_CONNLIMIT_F_INV}}
 }
 
 func count(name string) match {
@@ -196,7 +199,7 @@ func forwardTo(a netip.Addr, number int) match {
 	}
 	return match{
 		&expr.Immediate{Register: 1, Data: a.AsSlice()},
-		&expr.Immediate{Register: 2, Data: binaryutil.BigEndian.PutUint16(uint16(number))}, //nolint:gosec // 1 to 65535, checked
+		&expr.Immediate{Register: 2, Data: binaryutil.BigEndian.PutUint16(uint16(number))},
 		&expr.NAT{Type: expr.NATTypeDestNAT, Family: fam, RegAddrMin: 1, RegProtoMin: 2, Specified: true},
 	}
 }

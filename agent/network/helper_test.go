@@ -186,9 +186,8 @@ func obey(in io.Reader, out io.Writer) {
 
 // hand does what a machine is told.
 type hand struct {
-	mu    sync.Mutex
-	seen  map[string]bool // sources of datagrams
-	bytes int
+	mu   sync.Mutex
+	seen map[string]bool // sources of datagrams
 }
 
 func (h *hand) do(o order) (string, error) {
@@ -260,7 +259,7 @@ func (h *hand) listen(o order) error {
 				return
 			}
 			go func() {
-				defer c.Close() //nolint:errcheck // a test's peer
+				defer c.Close()
 				fmt.Fprintln(c, c.RemoteAddr())
 				_, _ = io.Copy(io.Discard, c)
 				fmt.Fprintln(c, "done")
@@ -308,7 +307,7 @@ func dial(o order) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer c.Close() //nolint:errcheck // a test's peer
+	defer c.Close()
 	if err := c.SetDeadline(time.Now().Add(wait)); err != nil {
 		return "", err
 	}
@@ -342,7 +341,7 @@ func ping(o order) error {
 	if err != nil {
 		return err
 	}
-	defer c.Close() //nolint:errcheck // a test's peer
+	defer c.Close()
 	if err := c.SetDeadline(time.Now().Add(wait)); err != nil {
 		return err
 	}

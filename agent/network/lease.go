@@ -1,6 +1,7 @@
 package network
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/json"
@@ -56,7 +57,7 @@ func (t *tally) see(now uint64) {
 // fold is called when the kernel's counter is gone.
 func (t *tally) fold() { t.Base, t.Last = t.Base+t.Last, 0 }
 
-func (t tally) sum() int64 { return int64(t.Base + t.Last) } //nolint:gosec // 2⁶³ bytes are centuries
+func (t tally) sum() int64 { return int64(t.Base + t.Last) }
 
 // key is the part of names that stands for the instance: 55 bits of a hash, so that a
 // link's name fits into 15 characters.
@@ -180,7 +181,7 @@ func (s *state) allocate(c Config, name string) (uint32, error) {
 
 // lend sets the ports of a lease: those wanted, with host ports of 0 filled in. Ports
 // that it does not hold already must be free on the host.
-func (s *state) lend(c Config, l *lease, want []runtime.Port) ([]runtime.Port, error) {
+func (s *state) lend(ctx context.Context, c Config, l *lease, want []runtime.Port) ([]runtime.Port, error) {
 	taken := map[string]string{}
 	for _, other := range s.Leases {
 		for _, p := range other.Ports {
@@ -195,7 +196,7 @@ func (s *state) lend(c Config, l *lease, want []runtime.Port) ([]runtime.Port, e
 			p.Host = l.holds(p)
 		}
 		if p.Host != 0 {
-			if err := s.claim(c, l, p, taken); err != nil {
+			if err := claim(ctx, c, l, p, taken); err != nil {
 				return nil, err
 			}
 			taken[hostPort(p)] = l.Name
@@ -206,7 +207,7 @@ func (s *state) lend(c Config, l *lease, want []runtime.Port) ([]runtime.Port, e
 		if p.Host != 0 {
 			continue
 		}
-		port, err := c.Ports.free(l.Name, p, taken)
+		port, err := c.Ports.free(ctx, l.Name, p, taken)
 		if err != nil {
 			return nil, err
 		}
@@ -217,7 +218,7 @@ func (s *state) lend(c Config, l *lease, want []runtime.Port) ([]runtime.Port, e
 }
 
 // claim refuses a named host port that is not to be had.
-func (s *state) claim(c Config, l *lease, p runtime.Port, taken map[string]string) error {
+func claim(ctx context.Context, c Config, l *lease, p runtime.Port, taken map[string]string) error {
 	if !c.Ports.none() && !c.Ports.contains(p.Host) {
 		return runtime.Refuse(runtime.LimitInvalid, "attach", l.Name,
 			"the host port %d is outside the leased range %d-%d: name one inside or 0", p.Host, c.Ports.First, c.Ports.Last)
@@ -229,7 +230,7 @@ func (s *state) claim(c Config, l *lease, p runtime.Port, taken map[string]strin
 	if slices.ContainsFunc(l.Ports, func(held runtime.Port) bool { return hostPort(held) == hostPort(p) }) {
 		return nil
 	}
-	if err := vacant(p); err != nil {
+	if err := vacant(ctx, p); err != nil {
 		return runtime.Refuse(runtime.PortInUse, "attach", l.Name,
 			"a program of the host listens on port %s: choose another one or 0, or stop it", hostPort(p)).Because(err)
 	}
@@ -237,13 +238,13 @@ func (s *state) claim(c Config, l *lease, p runtime.Port, taken map[string]strin
 }
 
 // free finds a host port for p that nobody has.
-func (r PortRange) free(name string, p runtime.Port, taken map[string]string) (int, error) {
+func (r PortRange) free(ctx context.Context, name string, p runtime.Port, taken map[string]string) (int, error) {
 	if r.none() {
 		return 0, runtime.Refuse(runtime.LimitInvalid, "attach", name,
 			"the host leases no ports, so it cannot choose one for %d/%s: name a host port", p.Container, p.Protocol)
 	}
 	for p.Host = r.First; p.Host <= r.Last; p.Host++ {
-		if _, ok := taken[hostPort(p)]; !ok && vacant(p) == nil {
+		if _, ok := taken[hostPort(p)]; !ok && vacant(ctx, p) == nil {
 			return p.Host, nil
 		}
 	}
@@ -266,18 +267,19 @@ func hostPort(p runtime.Port) string { return fmt.Sprintf("%d/%s", p.Host, p.Pro
 
 // vacant binds the port on every address of the host for a moment: an address in use
 // is somebody else's listener.
-func vacant(p runtime.Port) error {
+func vacant(ctx context.Context, p runtime.Port) error {
+	var config net.ListenConfig
 	for _, version := range []string{"4", "6"} {
 		var err error
 		address := fmt.Sprintf(":%d", p.Host)
 		if p.Protocol == "udp" {
 			var c net.PacketConn
-			if c, err = net.ListenPacket("udp"+version, address); err == nil {
+			if c, err = config.ListenPacket(ctx, "udp"+version, address); err == nil {
 				err = c.Close()
 			}
 		} else {
 			var l net.Listener
-			if l, err = net.Listen("tcp"+version, address); err == nil {
+			if l, err = config.Listen(ctx, "tcp"+version, address); err == nil {
 				err = l.Close()
 			}
 		}

@@ -217,8 +217,8 @@ func shape(h *netlink.Handle, index, mbit int) error {
 	rate := uint64(mbit) * 1_000_000 / 8
 	burst := max(rate/100, 128<<10) // ten milliseconds, and at least one large segment
 	err := h.QdiscReplace(&netlink.Tbf{
-		QdiscAttrs: attrs, Rate: rate, Buffer: netlink.Xmittime(rate, uint32(burst)), //nolint:gosec // ≤ 125 MB
-		Limit: uint32(burst + rate/20), //nolint:gosec // ≤ 750 MB
+		QdiscAttrs: attrs, Rate: rate, Buffer: netlink.Xmittime(rate, uint32(burst)),
+		Limit: uint32(burst + rate/20),
 	})
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) {
 		return nil

@@ -135,8 +135,8 @@ func (m *Manager) Attach(ctx context.Context, a Attachment) (Address, error) {
 	if err != nil {
 		return Address{}, err
 	}
-	defer ns.Close() //nolint:errcheck // read only
-	l, fresh, err := m.hold(a)
+	defer ns.Close()
+	l, fresh, err := m.hold(ctx, a)
 	if err != nil {
 		return Address{}, err
 	}
@@ -155,7 +155,7 @@ func (m *Manager) Attach(ctx context.Context, a Attachment) (Address, error) {
 
 // hold returns the lease of an attachment with the ports it wants, and whether it is
 // a new one.
-func (m *Manager) hold(a Attachment) (*lease, bool, error) {
+func (m *Manager) hold(ctx context.Context, a Attachment) (*lease, bool, error) {
 	l, ok := m.state.Leases[a.Name]
 	if ok && l.Org != a.Org {
 		return nil, false, runtime.Refuse(runtime.LimitInvalid, "attach", a.Name, "it is attached for organization %s already: detach it first", l.Org)
@@ -168,7 +168,7 @@ func (m *Manager) hold(a Attachment) (*lease, bool, error) {
 			}
 		}
 	}
-	ports, err := m.state.lend(m.c, l, a.Ports)
+	ports, err := m.state.lend(ctx, m.c, l, a.Ports)
 	if err != nil {
 		return nil, false, err
 	}

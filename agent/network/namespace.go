@@ -46,7 +46,7 @@ func within(ns *os.File, f func(*netlink.Handle) error) error {
 			done <- err
 			return
 		}
-		defer own.Close() //nolint:errcheck // read only
+		defer own.Close()
 		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
 			done <- fmt.Errorf("enter the network namespace: %w", err)
 			return

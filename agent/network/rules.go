@@ -196,8 +196,10 @@ func (r *ruleset) dispatch(chain string, side expr.MetaKey, prefix string) {
 	if err := r.conn.AddSet(set, elements); err != nil && r.err == nil {
 		r.err = err
 	}
-	r.add(chain, match{&expr.Meta{Key: side, Register: 1},
-		&expr.Lookup{SourceRegister: 1, IsDestRegSet: true, SetName: set.Name, SetID: set.ID}})
+	r.add(chain, match{
+		&expr.Meta{Key: side, Register: 1},
+		&expr.Lookup{SourceRegister: 1, IsDestRegSet: true, SetName: set.Name, SetID: set.ID},
+	})
 }
 
 // member matches the links of some instances.
@@ -322,7 +324,7 @@ func (r *ruleset) outbound() {
 // instances are the chains of each instance: what it may send at all (src), open
 // (new), get (in) and send out (out).
 func (r *ruleset) instances() {
-	rate := uint64(r.MbitPerInstance) * 1_000_000 / 8 //nolint:gosec // checked
+	rate := uint64(r.MbitPerInstance) * 1_000_000 / 8
 	for _, l := range r.leases {
 		src, fresh, in, out := "src_"+l.key(), "new_"+l.key(), "in_"+l.key(), "out_"+l.key()
 		if rate > 0 {
