@@ -2,6 +2,7 @@ package runc_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,58 +19,91 @@ import (
 	"github.com/tranche-cloud/tranche/nodeagent/runtime/runtimetest"
 )
 
-// TestMain makes this binary the shim of its own containers.
+// TestMain makes this binary the shim of its own containers, and the agents that
+// tests kill.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "runc-shim" {
-		if err := runc.Shim(context.Background(), os.Args[2:]); err != nil {
+	run := func(err error) {
+		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
-		return
+		os.Exit(0)
+	}
+	if len(os.Args) > 1 && os.Args[1] == "runc-shim" {
+		run(runc.Shim(context.Background(), os.Args[2:]))
+	}
+	if len(os.Args) > 2 && os.Args[1] == "doomed-agent" {
+		run(doomed(context.Background(), os.Args[2]))
 	}
 	os.Exit(m.Run())
 }
 
 const logLimit = 1 << 20
 
+// place is where a driver lives; another process can open it too.
+type place struct {
+	Dir, Run, Layers, CDI string
+	Allow                 []string
+	BootID                string
+}
+
+func (p place) open() (*runc.Driver, error) { return p.openWith("") }
+
+// openWith opens a driver with another runc binary.
+func (p place) openWith(binary string) (*runc.Driver, error) {
+	registry, err := images.NewRegistry(images.Policy{Allow: p.Allow})
+	if err != nil {
+		return nil, err
+	}
+	store, err := images.Open(images.Config{Dir: p.Layers, RunDir: filepath.Join(p.Run, "rootfs"), Registry: registry, Disk: 64})
+	if err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return runc.Open(runc.Config{
+		Dir: p.Dir, RunDir: p.Run, Runc: binary, Shim: []string{self, "runc-shim"}, Images: store,
+		CDIDirs: []string{p.CDI}, BootID: p.BootID, LogLimit: logLimit, Grace: time.Second,
+	})
+}
+
+// bench has the images, pulled once for all tests of it.
 type bench struct {
 	served *imagestest.Registry
 	images runtimetest.Images
+	layers string
 	cdi    string
-	layers string            // shared, so that each image is pulled once
-	runs   map[string]string // state folder → run folder
+	places map[string]place
 }
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	served := imagestest.Serve(t)
-	return &bench{served: served, images: served.Images(t), cdi: t.TempDir(), layers: t.TempDir(), runs: map[string]string{}}
+	return &bench{served: served, images: served.Images(t), cdi: t.TempDir(), layers: t.TempDir(), places: map[string]place{}}
 }
 
-// open opens a driver over a folder; the run folder belongs to it.
-func (b *bench) open(t *testing.T, dir string) runtime.Driver {
+// place returns the place of a state folder; its run folder is searchable by all.
+func (b *bench) place(t *testing.T, dir string) place {
 	t.Helper()
-	if b.runs[dir] == "" {
-		run, err := os.MkdirTemp("", "tranche-runc-")
-		require.NoError(t, err)
-		require.NoError(t, os.Chmod(run, 0o711))
-		t.Cleanup(func() { require.NoError(t, os.RemoveAll(run)) })
-		b.runs[dir] = run
+	if p, ok := b.places[dir]; ok {
+		return p
 	}
-	registry, err := images.NewRegistry(images.Policy{Allow: b.served.Allow()})
+	run, err := os.MkdirTemp("", "tranche-runc-")
 	require.NoError(t, err)
-	store, err := images.Open(images.Config{
-		Dir: b.layers, RunDir: filepath.Join(b.runs[dir], "rootfs"), Registry: registry, Disk: 64,
-	})
-	require.NoError(t, err)
+	require.NoError(t, os.Chmod(run, 0o711))
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(run)) })
 	boot, err := nodeagent.BootID()
 	require.NoError(t, err)
-	self, err := os.Executable()
-	require.NoError(t, err)
-	d, err := runc.Open(runc.Config{
-		Dir: filepath.Join(dir, "runc"), RunDir: b.runs[dir], Shim: []string{self, "runc-shim"}, Images: store,
-		CDIDirs: []string{b.cdi}, BootID: boot, LogLimit: logLimit, Grace: time.Second,
-	})
+	p := place{Dir: dir, Run: run, Layers: b.layers, CDI: b.cdi, Allow: b.served.Allow(), BootID: boot}
+	b.places[dir] = p
+	return p
+}
+
+func (b *bench) open(t *testing.T, dir string) runtime.Driver {
+	t.Helper()
+	d, err := b.place(t, dir).open()
 	require.NoError(t, err)
 	return d
 }
@@ -79,9 +113,41 @@ func TestIsADriver(t *testing.T) {
 	runtimetest.Run(t, runtimetest.Harness{
 		Open: b.open, Executes: true, Images: b.images, CDIDir: b.cdi, LogLimit: logLimit,
 		Leftovers: func(t *testing.T, name string) []string {
+			t.Helper()
 			found, err := filepath.Glob(filepath.Join(b.layers, "mounts", name))
 			require.NoError(t, err)
 			return found
 		},
 	})
+}
+
+// order is what a doomed agent does, over and over, until it is killed.
+type order struct {
+	Place place
+	Spec  runtime.Spec
+	Stop  bool // stop what was started, and start again
+}
+
+// doomed says "started" on its output after every start.
+func doomed(ctx context.Context, text string) error {
+	var o order
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		return err
+	}
+	d, err := o.Place.open()
+	if err != nil {
+		return err
+	}
+	for {
+		if _, err := d.Start(ctx, o.Spec); err != nil {
+			return err
+		}
+		fmt.Println("started")
+		if !o.Stop {
+			select {}
+		}
+		if err := d.Stop(ctx, o.Spec.Name); err != nil {
+			return err
+		}
+	}
 }

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tranche-cloud/tranche/agent/cgroup"
+	"github.com/tranche-cloud/tranche/agent/runtime/logfile"
 	"github.com/tranche-cloud/tranche/nodeagent/process"
 	"github.com/tranche-cloud/tranche/nodeagent/runtime"
 )
@@ -74,7 +75,7 @@ func Shim(ctx context.Context, args []string) error {
 }
 
 func (s shim) run(ctx context.Context, to *os.File) error {
-	out, err := openLog(s.log, s.limit)
+	out, err := logfile.Open(s.log, s.limit)
 	if err != nil {
 		return s.fail(to, refuse(runtime.Broken, "start", s.name, "open the log").Because(err))
 	}
