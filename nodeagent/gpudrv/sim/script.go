@@ -63,6 +63,9 @@ var common = []string{"do", "host", "at", "every", "times", "on", "call"}
 // Actions lists what `do` may say.
 func Actions() []string { return slices.Sorted(maps.Keys(actions())) }
 
+// Calls lists the names of driver calls that a fault file may use.
+func Calls() []string { return slices.Sorted(maps.Keys(ops)) }
+
 // LoadScript reads a fault file. Errors name the line.
 func LoadScript(path string) (Script, error) {
 	f, err := os.Open(path)
