@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"time"
@@ -59,7 +60,7 @@ func OpenDoor(path string, owner int, peer Peer) (*Door, error) {
 // returns when the door or the context is closed. Refused hears why somebody was not
 // admitted; it may be nil.
 func (d *Door) Serve(ctx context.Context, admit func(*net.UnixConn), refused func(error)) {
-	stop := context.AfterFunc(ctx, func() { d.Close() })
+	stop := context.AfterFunc(ctx, func() { shut(d) })
 	defer stop()
 	pace := newBucket(64, 20*time.Millisecond)
 	for {
@@ -74,13 +75,13 @@ func (d *Door) Serve(ctx context.Context, admit func(*net.UnixConn), refused fun
 		case err == nil:
 			admit(conn)
 		case conn != nil:
-			conn.Close()
+			shut(conn)
 		}
 		if err != nil && refused != nil {
 			refused(err)
 		}
 		if !pause(ctx, pace.take(time.Now())) {
-			d.Close()
+			shut(d)
 			return
 		}
 	}
@@ -153,3 +154,6 @@ func (b *bucket) take(at time.Time) time.Duration {
 	b.next = b.next.Add(b.interval)
 	return b.next.Sub(at) - b.depth
 }
+
+// shut closes what nobody needs any more; how that goes changes nothing.
+func shut(c io.Closer) { c.Close() }

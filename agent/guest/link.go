@@ -43,7 +43,7 @@ func (l *link) start(ctx context.Context, door *Door) {
 
 func (l *link) stop() {
 	l.quit()
-	l.door.Close()
+	shut(l.door)
 	l.wait.Wait()
 }
 
@@ -80,8 +80,8 @@ func (l *link) accept(ctx context.Context) {
 
 // serve talks to one connection until it ends or the context does.
 func (l *link) serve(ctx context.Context, conn *net.UnixConn) {
-	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer shut(conn)
+	stop := context.AfterFunc(ctx, func() { shut(conn) })
 	defer stop()
 	err := l.greet(ctx, conn)
 	if err == nil {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -258,16 +259,16 @@ func TestALogThatIsNoPlainFileIsNotOpened(t *testing.T) {
 	require.NoError(t, h.state.SetAuthorities([]string{ca.Public()}))
 	certify(t, ca, me, sshcert.Request{Instance: b.Instance, Kind: sshcert.Logs}, time.Now())
 	file := h.cfg.Logs + "/" + b.Log
-	for name, make := range map[string]func() error{
+	for name, put := range map[string]func() error{
 		"a link out":      func() error { return os.Symlink(h.cfg.HostKey, file) },
 		"a link within":   func() error { return os.Symlink("other.log", file) },
 		"a folder":        func() error { return os.Mkdir(file, 0o755) },
-		"a pipe":          func() error { return exec.Command("mkfifo", file).Run() },               //nolint:noctx // ends at once
-		"a device":        func() error { return exec.Command("mknod", file, "c", "1", "5").Run() }, //nolint:noctx // ends at once
+		"a pipe":          func() error { return exec.Command("mkfifo", file).Run() },
+		"a device":        func() error { return exec.Command("mknod", file, "c", "1", "5").Run() },
 		"a device's link": func() error { return os.Symlink("/dev/zero", file) },
 	} {
 		require.NoError(t, os.RemoveAll(file))
-		require.NoError(t, make(), name)
+		require.NoError(t, put(), name)
 		h.server.Refresh()
 		require.Eventually(t, func() bool {
 			got := finish(t, h.ssh(t, me, b, "logs"), nil)
@@ -297,6 +298,41 @@ func TestSessionsAndInstancesOutliveTheGateway(t *testing.T) {
 	info, err := os.Stat(h.cfg.HostKey)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+}
+
+// startProcess runs the gateway on its own and returns how to kill it.
+func (h *host) startProcess(t *testing.T) (kill func()) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "gateway", h.dir, h.address)
+	cmd.Stderr = os.Stderr
+	require.NoError(t, cmd.Start())
+	kill = sync.OnceFunc(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	t.Cleanup(kill)
+	return kill
+}
+
+func TestAGatewayThatIsKilledClosesItsSessionsWhenItReturns(t *testing.T) {
+	t.Parallel()
+	h, me := setup(t), newTenant(t)
+	b := h.launch(t, me.line)
+	h.stop()
+	h.hub.Shutdown() // there is no agent either
+	kill := h.startProcess(t)
+	require.Eventually(t, func() bool { return finish(t, h.ssh(t, me, b, "true"), nil).code == 0 }, soon, 10*time.Millisecond)
+	stays := h.ssh(t, me, b, "echo up; exec sleep 60")
+	open(t, stays)
+	kill()
+	require.Error(t, stays.Wait())
+	require.Equal(t, sshgw.Opened, h.collected(t, 3)[2].Event)
+	h.startProcess(t)
+	require.Eventually(t, func() bool { return finish(t, h.ssh(t, me, b, "true"), nil).code == 0 }, soon, 10*time.Millisecond)
+	records := h.collected(t, 6)
+	require.Equal(t, records[2].Session, records[3].Session)
+	require.Equal(t, sshgw.Closed, records[3].Event)
+	require.Equal(t, sshgw.Restarted, records[3].Reason)
 }
 
 func TestAnInstanceThatDoesNotAnswerSaysSo(t *testing.T) {

@@ -37,6 +37,9 @@ func TestMain(m *testing.M) {
 	switch {
 	case len(os.Args) > 2 && os.Args[1] == "guest":
 		os.Exit(inside.Run(context.Background(), inside.Config{Dir: os.Args[2], Self: os.Args[0], Log: os.Stderr}))
+	case len(os.Args) == 4 && os.Args[1] == "gateway":
+		fmt.Fprintln(os.Stderr, gateway(os.Args[2], os.Args[3]))
+		os.Exit(1)
 	case len(os.Args) == 2 && os.Args[1] == "sftp":
 		if inside.ServeFiles(os.Stdin, os.Stdout) != nil {
 			os.Exit(1)
@@ -44,6 +47,34 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
+}
+
+// gateway is a gateway in a process of its own, as a host has it.
+func gateway(dir, address string) error {
+	spool, err := sshgw.OpenSpool(filepath.Join(dir, "spool"))
+	if err != nil {
+		return err
+	}
+	if err := spool.Recover(time.Now()); err != nil {
+		return err
+	}
+	server, err := sshgw.New(config(dir, spool))
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	return server.Serve(context.Background(), listener)
+}
+
+func config(dir string, spool *sshgw.Spool) sshgw.Config {
+	return sshgw.Config{
+		State: filepath.Join(dir, "state"), HostKey: filepath.Join(dir, "host_key"), Logs: filepath.Join(dir, "logs"),
+		Audit: spool.Add, Peer: func(sshgw.Entry) guest.Peer { return func(int) error { return nil } },
+		Clock: clock.Real(), Log: slog.New(slog.DiscardHandler),
+	}
 }
 
 // host is a hub with a gateway.
@@ -60,7 +91,7 @@ type host struct {
 
 func setup(t *testing.T, change ...func(*sshgw.Config)) *host {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "gw")
+	dir, err := os.MkdirTemp("", "gw") //nolint:usetesting // a socket's address holds 107 bytes
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "logs"), 0o755))
@@ -74,11 +105,7 @@ func setup(t *testing.T, change ...func(*sshgw.Config)) *host {
 	require.NoError(t, err)
 	h.spool, err = sshgw.OpenSpool(filepath.Join(dir, "spool"))
 	require.NoError(t, err)
-	h.cfg = sshgw.Config{
-		State: filepath.Join(dir, "state"), HostKey: filepath.Join(dir, "host_key"), Logs: filepath.Join(dir, "logs"),
-		Audit: h.spool.Add, Peer: func(sshgw.Entry) guest.Peer { return func(int) error { return nil } },
-		Clock: clock.Real(), Log: slog.New(slog.DiscardHandler),
-	}
+	h.cfg = config(dir, h.spool)
 	for _, c := range change {
 		c(&h.cfg)
 	}
@@ -94,7 +121,7 @@ func listen(t *testing.T) net.Listener {
 		_, err := rand.Read(number[:])
 		require.NoError(t, err)
 		port := 20000 + (int(number[0])<<8+int(number[1]))%12000
-		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil { //nolint:noctx // a test's listener
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
 			return l
 		}
 	}
@@ -169,7 +196,7 @@ func (h *host) launch(t *testing.T, keys ...string) box {
 
 func (h *host) run(t *testing.T, b box) {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], "guest", filepath.Dir(filepath.Dir(b.Socket))) //nolint:noctx // ended by the cleanup below
+	cmd := exec.Command(os.Args[0], "guest", filepath.Dir(filepath.Dir(b.Socket)))
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
 	require.NoError(t, cmd.Start(), "tests of the gateway need root")

@@ -60,7 +60,7 @@ func (p *pool) admit(conn net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed || len(p.idle) >= maxIdle {
-		conn.Close()
+		shut(conn)
 		return
 	}
 	i := &idle{conn: conn, over: make(chan struct{})}
@@ -83,7 +83,7 @@ func (p *pool) signal() {
 }
 
 func (p *pool) drop(gone *idle) {
-	gone.conn.Close()
+	shut(gone.conn)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for n, i := range p.idle {
@@ -120,7 +120,7 @@ func (p *pool) take(ctx context.Context) (net.Conn, error) {
 		if err == nil && errors.Is(next.err, os.ErrDeadlineExceeded) && next.conn.SetReadDeadline(time.Time{}) == nil {
 			return next.conn, nil
 		}
-		next.conn.Close()
+		shut(next.conn)
 	}
 }
 
@@ -134,13 +134,13 @@ func (p *pool) dial(ctx context.Context, opened wire.Preamble, limit time.Durati
 	}
 	// A guest that is silent now must not hold the tenant's connection.
 	if err := raw.SetDeadline(time.Now().Add(limit)); err != nil {
-		raw.Close()
+		shut(raw)
 		return nil, fmt.Errorf("%w: %w", errUnreachable, err)
 	}
-	stop := context.AfterFunc(ctx, func() { raw.Close() })
+	stop := context.AfterFunc(ctx, func() { shut(raw) })
 	defer stop()
 	if err := wire.Write(raw, wire.MaxPreamble, opened); err != nil {
-		raw.Close()
+		shut(raw)
 		return nil, fmt.Errorf("%w: %w", errUnreachable, err)
 	}
 	conn, channels, requests, err := ssh.NewClientConn(raw, "guest", &ssh.ClientConfig{
@@ -153,7 +153,7 @@ func (p *pool) dial(ctx context.Context, opened wire.Preamble, limit time.Durati
 		err = raw.SetDeadline(time.Time{})
 	}
 	if err != nil {
-		raw.Close()
+		shut(raw)
 		return nil, fmt.Errorf("%w: %w", errUnreachable, err)
 	}
 	return &inner{Conn: conn, channels: channels, requests: requests}, nil
@@ -169,13 +169,13 @@ type inner struct {
 // close ends the pool. Connections in use are their sessions'.
 func (p *pool) close() {
 	p.quit()
-	p.door.Close()
+	shut(p.door)
 	p.mu.Lock()
 	p.closed = true
 	left := p.idle
 	p.mu.Unlock()
 	for _, i := range left {
-		i.conn.Close()
+		shut(i.conn)
 	}
 	p.tasks.Wait()
 }

@@ -1,13 +1,12 @@
 package sshgw
 
 import (
-	"errors"
-	"fmt"
-	"io/fs"
-
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -46,7 +45,7 @@ func makeHostKey(path string) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(draft.Name())
+	defer func() { _ = os.Remove(draft.Name()) }()
 	_, err = draft.Write(pem.EncodeToMemory(block))
 	if err = errors.Join(err, draft.Sync(), draft.Close()); err != nil {
 		return err

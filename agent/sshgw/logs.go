@@ -54,7 +54,7 @@ func (o *session) serveLogs(ctx context.Context, channels <-chan ssh.NewChannel,
 			if err != nil {
 				return
 			}
-			defer channel.Close()
+			defer shut(channel)
 			o.answerLogs(ctx, channel, asks)
 		})
 	}
@@ -129,7 +129,7 @@ func (o *session) stream(ctx context.Context, to io.Writer, q logQuery) error {
 	if err != nil {
 		return err
 	}
-	defer folder.Close()
+	defer shut(folder)
 	file, err := openLog(folder, o.who.entry.Log)
 	if err != nil {
 		return err

@@ -98,7 +98,7 @@ func (o *session) splice(asked ssh.NewChannel, far ssh.Conn, fromTenant bool) {
 	}
 	here, hereRequests, err := asked.Accept()
 	if err != nil {
-		there.Close()
+		shut(there)
 		go ssh.DiscardRequests(thereRequests)
 		return
 	}
@@ -123,7 +123,7 @@ func (o *session) splice(asked ssh.NewChannel, far ssh.Conn, fromTenant bool) {
 		case <-sent:
 		case <-timer.C():
 		}
-		guest.Close()
+		shut(guest)
 	})
 	var data sync.WaitGroup
 	data.Go(func() { _, _ = io.Copy(counter{tenant, o, &o.out}, guest) })
@@ -135,7 +135,7 @@ func (o *session) splice(asked ssh.NewChannel, far ssh.Conn, fromTenant bool) {
 	down.Go(func() { pass(guestRequests, tenant, fromGuest) })
 	// The guest closes a channel when it has said all, its exit status included.
 	down.Wait()
-	tenant.Close()
+	shut(tenant)
 	up.Wait()
 }
 

@@ -124,7 +124,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer s.tasks.Wait()
 	defer cancel()
-	stop := context.AfterFunc(ctx, func() { listener.Close() })
+	stop := context.AfterFunc(ctx, func() { shut(listener) })
 	defer stop()
 	s.look(ctx)
 	s.tasks.Go(func() { s.watch(ctx) })
@@ -143,11 +143,11 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		}
 		leave, ok := s.enter(conn.RemoteAddr())
 		if !ok {
-			conn.Close()
+			shut(conn)
 			continue
 		}
 		s.tasks.Go(func() {
-			defer conn.Close()
+			defer shut(conn)
 			s.welcome(ctx, conn, leave)
 		})
 	}
@@ -286,7 +286,7 @@ func addressOf(from net.Addr) netip.Addr {
 // welcome is the life of one connection: handshake, session, record.
 func (s *Server) welcome(ctx context.Context, raw net.Conn, leave func(over bool)) {
 	defer leave(true)
-	stop := context.AfterFunc(ctx, func() { raw.Close() })
+	stop := context.AfterFunc(ctx, func() { shut(raw) })
 	defer stop()
 	if raw.SetDeadline(time.Now().Add(s.cfg.Limits.Handshake)) != nil {
 		return

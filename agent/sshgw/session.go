@@ -47,9 +47,9 @@ func (o *session) close() {
 	o.closed = true
 	to := o.inner
 	o.mu.Unlock()
-	o.conn.Close()
+	shut(o.conn)
 	if to != nil {
-		to.Close()
+		shut(to)
 	}
 }
 
@@ -60,7 +60,7 @@ func (o *session) attach(to *inner) {
 	closed := o.closed
 	o.mu.Unlock()
 	if closed {
-		to.Close()
+		shut(to)
 	}
 }
 
@@ -172,7 +172,7 @@ func (o *session) linger(channels <-chan ssh.NewChannel) {
 
 // sayOnStart waits until the client starts something, and fails that with a message.
 func (o *session) sayOnStart(channel ssh.Channel, asks <-chan *ssh.Request, why string, late <-chan time.Time) {
-	defer channel.Close()
+	defer shut(channel)
 	for {
 		select {
 		case <-late:
@@ -213,3 +213,6 @@ func (c counter) Write(p []byte) (int, error) {
 	c.open.touch()
 	return n, err
 }
+
+// shut closes what nobody needs any more; how that goes changes nothing.
+func shut(c io.Closer) { c.Close() }

@@ -238,7 +238,7 @@ func TestAPortOfTheInstanceLeadsToTheClient(t *testing.T) {
 		defer conn.Close()
 		_, _ = io.Copy(conn, conn)
 	}()
-	conn, err := net.Dial("tcp", listener.Addr().String()) //nolint:noctx // a test's connection
+	conn, err := net.Dial("tcp", listener.Addr().String())
 	require.NoError(t, err)
 	defer conn.Close()
 	_, err = io.WriteString(conn, "echo")
@@ -248,7 +248,7 @@ func TestAPortOfTheInstanceLeadsToTheClient(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "echo", string(echo))
 	require.NoError(t, listener.Close())
-	_, err = net.Dial("tcp", listener.Addr().String()) //nolint:noctx // a test's connection
+	_, err = net.Dial("tcp", listener.Addr().String())
 	require.Error(t, err)
 }
 
@@ -257,14 +257,22 @@ func TestManySessionsShareAnInstance(t *testing.T) {
 	h, me := setup(t), newTenant(t)
 	b := h.launch(t, me.line)
 	const many = 12
-	outcomes := make(chan result, many)
+	type outcome struct {
+		out []byte
+		err error
+		cmd *exec.Cmd
+	}
+	outcomes := make(chan outcome, many)
 	for i := range many {
 		cmd := h.ssh(t, me, b, fmt.Sprintf("echo %d; exit %d", i, i))
-		go func() { outcomes <- finish(t, cmd, nil) }()
+		go func() {
+			out, err := cmd.Output()
+			outcomes <- outcome{out, err, cmd}
+		}()
 	}
 	for range many {
 		got := <-outcomes
-		require.Equal(t, fmt.Sprintf("%d\n", got.code), got.out, got.err)
+		require.Equal(t, fmt.Sprintf("%d\n", got.cmd.ProcessState.ExitCode()), string(got.out), "%v", got.err)
 	}
 	require.Len(t, h.collected(t, 2*many), 2*many)
 }

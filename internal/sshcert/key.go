@@ -120,7 +120,7 @@ func InitAuthority(path string) error {
 	if err != nil {
 		return fmt.Errorf("make the SSH authority's key: %w", err)
 	}
-	defer os.Remove(draft.Name())
+	defer func() { _ = os.Remove(draft.Name()) }()
 	_, err = draft.Write(pem.EncodeToMemory(block))
 	if err = errors.Join(err, draft.Sync(), draft.Close()); err == nil {
 		err = os.Link(draft.Name(), path)

@@ -59,7 +59,7 @@ func built(m *testing.M) int {
 		cmd.Env, cmd.Stderr = append(os.Environ(), "CGO_ENABLED=0"), os.Stderr
 		var self []byte
 		if self, err = os.ReadFile(os.Args[0]); err == nil {
-			err = errors.Join(cmd.Run(), os.Chmod(dir, 0o755), os.WriteFile(runtime, self, 0o755)) //nolint:gosec // programs are run by other users
+			err = errors.Join(cmd.Run(), os.Chmod(dir, 0o755), os.WriteFile(runtime, self, 0o755))
 		}
 	}
 	if err != nil {
@@ -120,7 +120,7 @@ type machine struct {
 
 func setup(t *testing.T) *machine {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "tgh")
+	dir, err := os.MkdirTemp("", "tgh") //nolint:usetesting // a socket's address holds 107 bytes
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	require.NoError(t, os.Chmod(dir, 0o711))
@@ -137,7 +137,7 @@ func setup(t *testing.T) *machine {
 		Clock: clock.Real(), Log: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a test's listener
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	m.address = listener.Addr().String()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -217,7 +217,7 @@ func (m *machine) run(t *testing.T, boot guest.Boot, root string, command ...str
 	m.server.Refresh()
 
 	dir := group(t, i.Cgroup)
-	i.cmd = exec.Command(runtime, append(append([]string{"container", root, folder.Path, shipped}, guest.Init()...), command...)...) //nolint:noctx // ended by the cleanup below
+	i.cmd = exec.Command(runtime, append(append([]string{"container", root, folder.Path, shipped}, guest.Init()...), command...)...)
 	var said bytes.Buffer
 	i.cmd.Stdout, i.cmd.Stderr = &said, &said
 	i.cmd.SysProcAttr = &syscall.SysProcAttr{

@@ -2,6 +2,7 @@ package inside
 
 import (
 	"context"
+	"io"
 	"net"
 	"sync"
 	"time"
@@ -145,13 +146,13 @@ func redial(ctx context.Context, path string, use func(net.Conn) bool) {
 		began := time.Now()
 		conn, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(ctx, "unix", path)
 		if err == nil {
-			stop := context.AfterFunc(ctx, func() { conn.Close() })
+			stop := context.AfterFunc(ctx, func() { shut(conn) })
 			kept := use(conn)
 			stop()
 			if kept {
 				return
 			}
-			conn.Close()
+			shut(conn)
 		}
 		if time.Since(began) > last {
 			wait = first
@@ -172,3 +173,6 @@ func uptime() int64 {
 	}
 	return t.Nano()
 }
+
+// shut closes what nobody needs any more; how that goes changes nothing.
+func shut(c io.Closer) { c.Close() }

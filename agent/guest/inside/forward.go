@@ -41,7 +41,7 @@ func forward(ctx context.Context, asked ssh.NewChannel, _ wire.Preamble) {
 	}
 	channel, requests, err := asked.Accept()
 	if err != nil {
-		conn.Close()
+		shut(conn)
 		return
 	}
 	join(channel, requests, conn.(*net.TCPConn))
@@ -50,8 +50,8 @@ func forward(ctx context.Context, asked ssh.NewChannel, _ wire.Preamble) {
 // join copies both ways until both sides said all, and passes each side's end of data
 // on by itself: a client that has sent its question still gets its answer.
 func join(channel ssh.Channel, requests <-chan *ssh.Request, conn *net.TCPConn) {
-	defer conn.Close()
-	defer channel.Close()
+	defer shut(conn)
+	defer shut(channel)
 	sent := make(chan struct{})
 	go func() {
 		// Requests end when the channel is closed, by whomever: nobody is left to
@@ -61,7 +61,7 @@ func join(channel ssh.Channel, requests <-chan *ssh.Request, conn *net.TCPConn) 
 		case <-sent:
 		case <-time.After(lastWords):
 		}
-		conn.Close()
+		shut(conn)
 	}()
 	var both sync.WaitGroup
 	both.Go(func() {
@@ -162,7 +162,7 @@ func (r *reverse) offer(at bind, conn *net.TCPConn) {
 		Host: at.Host, Port: at.Port, Origin: from.IP.String(), OriginPort: uint32(from.Port),
 	}))
 	if err != nil {
-		conn.Close()
+		shut(conn)
 		return
 	}
 	join(channel, requests, conn)
@@ -182,7 +182,7 @@ func (r *reverse) close() {
 	defer r.mu.Unlock()
 	r.closed = true
 	for at, listener := range r.ports {
-		listener.Close()
+		shut(listener)
 		delete(r.ports, at)
 	}
 }

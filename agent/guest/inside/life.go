@@ -107,7 +107,8 @@ func (g *life) begin(ctx context.Context, boot wire.FromHost, signals <-chan os.
 	if len(g.cfg.Command) == 0 {
 		g.tasks.Go(func() { sessions.run(ctx) })
 		g.host.started(wire.Idle)
-		return g.idle(ctx, signals), nil
+		idle(ctx, signals)
+		return 0, nil
 	}
 	main, err := g.launch()
 	if err != nil {
@@ -185,15 +186,15 @@ func (g *life) attend(ctx context.Context, main *process, signals <-chan os.Sign
 }
 
 // idle keeps an instance without a command until it is told to stop.
-func (g *life) idle(ctx context.Context, signals <-chan os.Signal) int {
+func idle(ctx context.Context, signals <-chan os.Signal) {
 	for {
 		select {
 		case s := <-signals:
 			if s == syscall.SIGTERM || s == syscall.SIGINT {
-				return 0
+				return
 			}
 		case <-ctx.Done():
-			return 0
+			return
 		}
 	}
 }

@@ -62,7 +62,7 @@ type bench struct {
 
 func setup(t *testing.T) *bench {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "gst")
+	dir, err := os.MkdirTemp("", "gst") //nolint:usetesting // a socket's address holds 107 bytes
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	b := &bench{dir: dir}
@@ -100,7 +100,7 @@ func (b *bench) run(t *testing.T, name string, boot guest.Boot, command ...strin
 
 func start(t *testing.T, folder string, command ...string) *instance {
 	t.Helper()
-	i := &instance{Cmd: exec.Command(os.Args[0], append([]string{"guest", folder}, command...)...), out: &text{}, done: make(chan struct{})} //nolint:noctx // ended by the cleanup below
+	i := &instance{Cmd: exec.Command(os.Args[0], append([]string{"guest", folder}, command...)...), out: &text{}, done: make(chan struct{})}
 	i.Stdout, i.Stderr = i.out, i.out
 	i.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
 	require.NoError(t, i.Start(), "tests of the guest need root")

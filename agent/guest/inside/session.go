@@ -2,7 +2,6 @@ package inside
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -38,7 +37,7 @@ func (s *sessions) session(_ context.Context, asked ssh.NewChannel, opened wire.
 	if err != nil {
 		return
 	}
-	defer channel.Close()
+	defer shut(channel)
 	here := &session{sessions: s, channel: channel, done: make(chan struct{})}
 	here.dir, here.env = s.life.place(opened)
 	for {
@@ -205,7 +204,8 @@ func (s *session) start(p program) error {
 	for i := range 3 {
 		r, w, err := os.Pipe()
 		if err != nil {
-			return errors.Join(err, closeAll(ours), closeAll(theirs))
+			closeAll(append(ours, theirs...))
+			return err
 		}
 		if i == 0 {
 			r, w = w, r
@@ -214,8 +214,10 @@ func (s *session) start(p program) error {
 	}
 	p.files = [3]*os.File(theirs)
 	main, err := s.life.table.start(p)
-	if err := errors.Join(err, closeAll(theirs)); err != nil {
-		return errors.Join(err, closeAll(ours))
+	closeAll(theirs)
+	if err != nil {
+		closeAll(ours)
+		return err
 	}
 	s.main, s.input = main, ours[0]
 	go func() {
@@ -286,9 +288,8 @@ func signalName(status syscall.WaitStatus) (string, bool) {
 	return "", false
 }
 
-func closeAll(files []*os.File) error {
+func closeAll(files []*os.File) {
 	for _, f := range files {
 		f.Close()
 	}
-	return nil
 }

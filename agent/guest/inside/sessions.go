@@ -71,7 +71,7 @@ func (s *sessions) keep(ctx context.Context, pool *sync.WaitGroup) {
 		}
 		pool.Go(func() {
 			defer func() { <-s.slots }()
-			stop := context.AfterFunc(ctx, func() { conn.Close() })
+			stop := context.AfterFunc(ctx, func() { shut(conn) })
 			defer stop()
 			s.serve(ctx, conn, opened)
 		})
@@ -93,7 +93,7 @@ func await(ctx context.Context, path string) (used net.Conn, opened wire.Preambl
 
 // serve is one SSH connection, from the gateway's handshake to its end.
 func (s *sessions) serve(ctx context.Context, raw net.Conn, opened wire.Preamble) {
-	defer raw.Close()
+	defer shut(raw)
 	if raw.SetDeadline(time.Now().Add(handshake)) != nil {
 		return
 	}
@@ -101,7 +101,7 @@ func (s *sessions) serve(ctx context.Context, raw net.Conn, opened wire.Preamble
 	if err != nil || raw.SetDeadline(time.Time{}) != nil {
 		return
 	}
-	defer conn.Close()
+	defer shut(conn)
 	reverse := newReverse(conn)
 	defer reverse.close()
 	var open sync.WaitGroup

@@ -26,7 +26,7 @@ func ServeFiles(in io.Reader, out io.WriteCloser) error {
 	if err != nil {
 		return fmt.Errorf("serve files: %w", err)
 	}
-	defer server.Close()
+	defer shut(server)
 	if err := server.Serve(); err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("serve files: %w", err)
 	}

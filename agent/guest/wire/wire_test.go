@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
 	"github.com/tranche-cloud/tranche/agent/guest/wire"
 )
 
