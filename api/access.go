@@ -69,11 +69,11 @@ func (h *Handlers) ListSamples(ctx context.Context, req ListSamplesRequestObject
 }
 
 // instant is the zero time for a parameter that is not given.
-func instant(t *wire.Timestamp) time.Time {
+func instant(t *time.Time) time.Time {
 	if t == nil {
 		return time.Time{}
 	}
-	return t.Time.UTC().Truncate(time.Microsecond)
+	return t.UTC().Truncate(time.Microsecond)
 }
 
 func sampleOf(s app.Sample) wire.Sample {

@@ -217,7 +217,7 @@ func requireKnown(t *testing.T, at string, s *openapi3.Schema, v any) {
 	}
 	switch v := v.(type) {
 	case map[string]any:
-		if s.AdditionalProperties.Schema != nil {
+		if s.AdditionalProperties.Schema != nil || s.AdditionalProperties.Has != nil && *s.AdditionalProperties.Has {
 			return
 		}
 		for name, field := range v {

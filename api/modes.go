@@ -70,7 +70,7 @@ func newModeChange(body *wire.GpuModeChange) (app.NewModeChange, error) {
 	}
 	in := app.NewModeChange{Mode: mode}
 	if body.DrainBy != nil {
-		at := instant(body.DrainBy)
+		at := instant(&body.DrainBy.Time)
 		in.DrainBy = &at
 	}
 	if value(body.WhenEmpty) == (in.DrainBy != nil) {

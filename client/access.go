@@ -25,15 +25,7 @@ func (c *Client) CreateSSHCertificate(ctx context.Context, project, instance str
 // Samples lists what was measured of an instance in [from, to), by time; a zero to is
 // now, a zero from an hour before to.
 func (c *Client) Samples(ctx context.Context, project, instance string, from, to time.Time) iter.Seq2[Sample, error] {
-	p := wire.ListSamplesParams{PageSize: sized()}
-	if !from.IsZero() {
-		at := wire.At(from)
-		p.From = &at
-	}
-	if !to.IsZero() {
-		at := wire.At(to)
-		p.To = &at
-	}
+	p := wire.ListSamplesParams{From: optional(from.UTC()), To: optional(to.UTC()), PageSize: sized()}
 	return each[Sample](func(token *string) (*http.Response, error) {
 		p.PageToken = token
 		return c.raw.ListSamples(ctx, project, instance, &p)

@@ -2464,10 +2464,10 @@ type StopInstanceParams struct {
 // ListSamplesParams defines parameters for ListSamples.
 type ListSamplesParams struct {
 	// From Start, inclusive; default: an hour before `to`.
-	From *Timestamp `form:"from,omitempty" json:"from,omitempty"`
+	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
 
 	// To End, exclusive; default: now.
-	To *Timestamp `form:"to,omitempty" json:"to,omitempty"`
+	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
 
 	// PageSize Items a page; default 50.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`

@@ -196,5 +196,8 @@ returning state;
 -- name: HostGPUSet :one
 select gpu_set_hash, cell_id, condition, below_floor from hosts where id = @host_id for no key update;
 
+-- name: ForgetHostReason :exec
+update hosts set reason = '', revision = revision + 1 where id = @host_id and starts_with(reason, @prefix);
+
 -- name: NoteHostReason :exec
 update hosts set reason = @reason, revision = revision + 1 where id = @host_id and reason <> @reason;

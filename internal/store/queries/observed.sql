@@ -141,7 +141,7 @@ on conflict (instance_id) where to_at is null do nothing;
 -- name: DesiredOrders :many
 select a.id as assignment_id, a.org_id, a.fence, a.instance_id, a.run, i.name, i.image, i.command, i.env, i.ssh_keys, i.shm_mib,
   (i.env_sealed is not null or exists (select 1 from registry_logins l where l.org_id = i.org_id))::boolean as has_secrets,
-  c.vcpu, c.ram_mib,
+  (i.ports <> '[]')::boolean as publishes, c.vcpu, c.ram_mib,
   g.uuid as gpu_uuid, s.gpu_mode, s.profile_id, s.profile, s.start_unit, s.size_units, s.compute
 from assignments a
 join instances i on i.org_id = a.org_id and i.id = a.instance_id

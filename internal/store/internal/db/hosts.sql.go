@@ -73,6 +73,15 @@ func (q *Queries) EnsureSession(ctx context.Context, db DBTX, hostID uuid.UUID) 
 	return err
 }
 
+const forgetHostReason = `-- name: ForgetHostReason :exec
+update hosts set reason = '', revision = revision + 1 where id = $1 and starts_with(reason, $2)
+`
+
+func (q *Queries) ForgetHostReason(ctx context.Context, db DBTX, hostID uuid.UUID, prefix string) error {
+	_, err := db.Exec(ctx, forgetHostReason, hostID, prefix)
+	return err
+}
+
 const gPUStandings = `-- name: GPUStandings :many
 select id, uuid, health, present from gpus where host_id = $1 for no key update
 `

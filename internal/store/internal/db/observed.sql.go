@@ -156,7 +156,7 @@ func (q *Queries) DesiredModes(ctx context.Context, db DBTX, hostID uuid.UUID) (
 const desiredOrders = `-- name: DesiredOrders :many
 select a.id as assignment_id, a.org_id, a.fence, a.instance_id, a.run, i.name, i.image, i.command, i.env, i.ssh_keys, i.shm_mib,
   (i.env_sealed is not null or exists (select 1 from registry_logins l where l.org_id = i.org_id))::boolean as has_secrets,
-  c.vcpu, c.ram_mib,
+  (i.ports <> '[]')::boolean as publishes, c.vcpu, c.ram_mib,
   g.uuid as gpu_uuid, s.gpu_mode, s.profile_id, s.profile, s.start_unit, s.size_units, s.compute
 from assignments a
 join instances i on i.org_id = a.org_id and i.id = a.instance_id
@@ -180,6 +180,7 @@ type DesiredOrdersRow struct {
 	SshKeys      []string
 	ShmMib       int64
 	HasSecrets   bool
+	Publishes    bool
 	Vcpu         int32
 	RamMib       int64
 	GpuUuid      string
@@ -213,6 +214,7 @@ func (q *Queries) DesiredOrders(ctx context.Context, db DBTX, hostID uuid.UUID) 
 			&i.SshKeys,
 			&i.ShmMib,
 			&i.HasSecrets,
+			&i.Publishes,
 			&i.Vcpu,
 			&i.RamMib,
 			&i.GpuUuid,
