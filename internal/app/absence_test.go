@@ -41,6 +41,7 @@ func TestAbsenceIsInferredTwice(t *testing.T) {
 	s.report(t, agentlink.Observed{Slices: nil})
 	require.Zero(t, s.count(t, `select count(*) from observed_slices where run_state = 'failed'`), "a delta says nothing of the rest")
 	s.report(t, agentlink.Observed{Full: true, Unchanged: true, Hash: "h"})
+	require.Equal(t, 1, s.count(t, `select count(*) from hosts where reason = 'observation: driver hangs'`))
 	require.Equal(t, 1, s.count(t, `select count(*) from interruptions where credited and cause = 'run.lost'
 		and from_at = (select last_proof_at from run_proofs)`))
 	s.advance(t)
@@ -48,6 +49,8 @@ func TestAbsenceIsInferredTwice(t *testing.T) {
 	require.Equal(t, 2, s.count(t, `select count(*) from claims`), "the old slots are held until the host says they are free")
 	s.report(t, agentlink.Observed{Gone: []agentlink.Tombstone{{Assignment: s.asg, Fence: 2}}})
 	require.Equal(t, 1, s.count(t, `select count(*) from claims`))
+	s.full(t)
+	require.Zero(t, s.count(t, `select count(*) from hosts where reason <> ''`), "it can observe again")
 }
 
 // Seen again in between, or missing in another boot: counted from the start.

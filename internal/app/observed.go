@@ -99,6 +99,9 @@ func (a *App) recordMissing(ctx context.Context, t *store.SystemTx, session stor
 	return t.AppendOutbox(ctx, store.OutboxInstance, o.row.ID.String(), "missing")
 }
 
+// unreadable begins the reason of a host that cannot observe its slices.
+const unreadable = "observation: "
+
 // beginReport handles what concerns the whole host; done says that nothing is left.
 func (a *App) beginReport(ctx context.Context, r Report) (done bool, err error) {
 	if !r.Full && !r.Failed {
@@ -111,7 +114,7 @@ func (a *App) beginReport(ctx context.Context, r Report) (done bool, err error) 
 		switch {
 		case r.Failed:
 			done = true
-			return t.NoteHostReason(ctx, r.Session.Host, "observation: "+r.Failure)
+			return t.NoteHostReason(ctx, r.Session.Host, unreadable+r.Failure)
 		case r.Unchanged:
 			done = true
 			m, err := t.BusinessAgo(ctx, a.since(r.Received), 0, 0)
@@ -121,8 +124,10 @@ func (a *App) beginReport(ctx context.Context, r Report) (done bool, err error) 
 			return t.ProveHostRuns(ctx, r.Session.Host, m.Received)
 		}
 		// Before the slices: their status depends on the host's liveness.
-		_, err := t.ReviveHost(ctx, r.Session.Host)
-		return err
+		if _, err := t.ReviveHost(ctx, r.Session.Host); err != nil {
+			return err
+		}
+		return t.ForgetHostReason(ctx, r.Session.Host, unreadable)
 	})
 	return done, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -234,9 +235,11 @@ func (t *SystemTx) HostOrders(ctx context.Context, h id.Host) ([]HostOrder, erro
 	if err != nil {
 		return nil, mapError(err)
 	}
-	ports, err := t.leasedPorts(ctx, h)
-	if err != nil {
-		return nil, err
+	var ports map[id.Assignment][]LeasedPort
+	if slices.ContainsFunc(rows, func(r db.DesiredOrdersRow) bool { return r.Publishes }) {
+		if ports, err = t.leasedPorts(ctx, h); err != nil {
+			return nil, err
+		}
 	}
 	var out []HostOrder
 	for _, r := range rows {

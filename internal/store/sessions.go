@@ -327,6 +327,11 @@ func (t *SystemTx) NoteHostReason(ctx context.Context, h id.Host, reason string)
 	return mapError(t.q.NoteHostReason(ctx, t.raw, reason, uuid.UUID(h)))
 }
 
+// ForgetHostReason drops a reason that begins so, because it is over.
+func (t *SystemTx) ForgetHostReason(ctx context.Context, h id.Host, prefix string) error {
+	return mapError(t.q.ForgetHostReason(ctx, t.raw, uuid.UUID(h), prefix))
+}
+
 // ReviveHost marks a host live after it introduced itself and reported in full.
 func (t *SystemTx) ReviveHost(ctx context.Context, h id.Host) (revived bool, err error) {
 	n, err := t.q.ReviveHost(ctx, t.raw, uuid.UUID(h))
