@@ -30,6 +30,7 @@ func TestConformance(t *testing.T) {
 		Executes:  true,
 		Images:    l.registry.Images(t),
 		CDIDir:    l.cdi,
+		LogLimit:  logLimit,
 		Leftovers: l.leftovers,
 	})
 }

@@ -1,6 +1,6 @@
 // Package containerd implements the runtime port on a containerd daemon, from 1.6 on,
 // through its own client. It owns the containers, snapshots, tasks and images of one
-// namespace of the daemon, and the log files that the daemon's shims write.
+// namespace of the daemon, and the processes that keep their logs.
 //
 // It does not decide on isolation (agent/runtime/oci), on which images are allowed
 // (agent/images) or on networks. Instants are the host's uptime. The container's
@@ -19,6 +19,7 @@ import (
 
 	"github.com/containerd/containerd/v2/client"
 
+	"github.com/tranche-cloud/tranche/agent/cgroup"
 	"github.com/tranche-cloud/tranche/agent/images"
 	"github.com/tranche-cloud/tranche/agent/runtime/oci"
 	"github.com/tranche-cloud/tranche/internal/clock"
@@ -31,14 +32,11 @@ const (
 	DefaultNamespace   = "tranche"
 	DefaultSnapshotter = "overlayfs"
 	DefaultStateDir    = "/run/tranche/containerd"
-	DefaultLogLimit    = 64 << 20 // bytes
+	DefaultLogLimit    = 16 << 20 // bytes
 	maxGrace           = 10 * time.Second
 )
 
-// parent is the cgroup above those of our containers.
-const parent = "/tranche"
-
-// Config opens a driver. BootID, Uptime, Clock, Host and Images must be set.
+// Config opens a driver. BootID, Uptime, Clock, Host, Images and Logger must be set.
 type Config struct {
 	Address     string // of the daemon's socket, absolute; "" is DefaultAddress
 	Namespace   string // "" is DefaultNamespace
@@ -54,8 +52,11 @@ type Config struct {
 	// Grace is how long a process may take from SIGTERM on; 0 and everything above
 	// ten seconds is ten seconds.
 	Grace time.Duration
-	// LogLimit is how many bytes a log may have before its older half goes; 0 is
-	// DefaultLogLimit.
+	// Logger is the absolute path of a binary that runs Log for LogCommand: the agent's
+	// own.
+	Logger string
+	// LogLimit bounds a container's log; 0 is DefaultLogLimit. A full log becomes LOG.1
+	// in place of the one before.
 	LogLimit int64
 }
 
@@ -63,10 +64,10 @@ type Config struct {
 type Driver struct {
 	cfg     Config
 	client  *client.Client
+	groups  *cgroup.Tree
 	names   locks // one change of a container at a time
 	records locks // one writer of a container's labels at a time
 	pulls   locks // one pull of an image at a time
-	logs    logs
 	ids     sync.Mutex
 	taken   map[string]uint32 // containers being made, and their first id
 	cancel  context.CancelFunc
@@ -86,8 +87,14 @@ func Open(cfg Config) (*Driver, error) {
 	if cfg.Grace <= 0 || cfg.Grace > maxGrace {
 		cfg.Grace = maxGrace
 	}
-	if !filepath.IsAbs(cfg.Address) || !filepath.IsAbs(cfg.StateDir) {
-		return nil, runtime.Refuse(runtime.Broken, "open", "", "socket %q and folder %q must be absolute paths", cfg.Address, cfg.StateDir)
+	for _, path := range []string{cfg.Address, cfg.StateDir, cfg.Logger} {
+		if !filepath.IsAbs(path) {
+			return nil, runtime.Refuse(runtime.Broken, "open", "", "socket, folder and logger must be absolute paths, not %q", path)
+		}
+	}
+	groups, err := cgroup.Open("")
+	if err != nil {
+		return nil, runtime.Refuse(runtime.Unavailable, "open", "", "this host has no cgroups").Because(err)
 	}
 	const reconnect = 2 * time.Second
 	c, err := client.New(cfg.Address, client.WithDefaultNamespace(cfg.Namespace), client.WithTimeout(reconnect))
@@ -95,9 +102,8 @@ func Open(cfg Config) (*Driver, error) {
 		return nil, runtime.Refuse(runtime.Unavailable, "open", "", "containerd at %s", cfg.Address).Because(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	d := &Driver{cfg: cfg, client: c, taken: map[string]uint32{}, cancel: cancel}
+	d := &Driver{cfg: cfg, client: c, groups: groups, taken: map[string]uint32{}, cancel: cancel}
 	d.done.Go(func() { d.listen(ctx) })
-	d.done.Go(func() { d.trimLogs(ctx) })
 	return d, nil
 }
 

@@ -90,7 +90,7 @@ func (d *Driver) noteOOM(ctx context.Context, name string) error {
 	if err != nil {
 		return ignoreGone(err)
 	}
-	if d.oomKills(parent+"/"+name) == 0 {
+	if d.oomKills(name) == 0 {
 		return nil // memory was short, but nobody was killed for it
 	}
 	release, err := d.records.lock(ctx, name)

@@ -3,6 +3,7 @@ package containerd_test
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,7 +25,20 @@ import (
 	"github.com/tranche-cloud/tranche/nodeagent/runtime"
 )
 
+// TestMain makes this binary the logger of its own containers.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == containerd.LogCommand {
+		if err := containerd.Log(os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
 const (
+	logLimit = 1 << 20
 	patience = 30 * time.Second
 	poll     = 20 * time.Millisecond
 )
@@ -52,7 +66,10 @@ func (l *lab) config(t *testing.T, dir string) containerd.Config {
 	require.NoError(t, err)
 	boot, err := nodeagent.BootID()
 	require.NoError(t, err)
+	self, err := os.Executable()
+	require.NoError(t, err)
 	return containerd.Config{
+		Logger: self, LogLimit: logLimit,
 		Address: l.daemon.Address, StateDir: dir, CDIDirs: []string{l.cdi}, Host: host, Images: l.images,
 		BootID: boot, Uptime: nodeagent.Uptime, Clock: clock.Real(), Grace: time.Second,
 	}

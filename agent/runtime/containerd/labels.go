@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/tranche-cloud/tranche/agent/cgroup"
 	"github.com/tranche-cloud/tranche/internal/gpu"
 	"github.com/tranche-cloud/tranche/nodeagent/runtime"
 )
@@ -18,7 +19,6 @@ const (
 	labelBoot     = "tranche.dev/boot-id"
 	labelDigest   = "tranche.dev/image-digest"
 	labelIDs      = "tranche.dev/id-base"
-	labelLog      = "tranche.dev/log"
 	labelStarted  = "tranche.dev/started-us"
 	labelEnded    = "tranche.dev/ended-us"
 	labelExit     = "tranche.dev/exit-code"
@@ -33,7 +33,7 @@ func (d *Driver) labelsOf(s runtime.Spec, digest string) (map[string]string, err
 	}
 	return map[string]string{
 		labelRun: strconv.Itoa(s.Run), labelInstance: s.Instance, labelOrg: s.Org, labelSlots: string(slots),
-		labelBoot: d.cfg.BootID, labelDigest: digest, labelLog: s.Extra.Log,
+		labelBoot: d.cfg.BootID, labelDigest: digest,
 		labelIDs: strconv.FormatUint(uint64(s.Extra.IDBase), 10),
 	}, nil
 }
@@ -43,7 +43,7 @@ func recorded(name string, labels map[string]string) (runtime.Container, error) 
 	c := runtime.Container{
 		Name: name, Instance: labels[labelInstance], BootID: labels[labelBoot], Digest: labels[labelDigest],
 		Started: instant(labels[labelStarted]), Ended: instant(labels[labelEnded]), OOM: labels[labelOOM] != "",
-		ExitCode: number(labels[labelExit]), Run: number(labels[labelRun]), Cgroup: parent + "/" + name,
+		ExitCode: number(labels[labelExit]), Run: number(labels[labelRun]), Cgroup: cgroup.Path(name),
 	}
 	if text := labels[labelSlots]; text != "" {
 		var slots []gpu.Slot

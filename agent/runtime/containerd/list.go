@@ -42,7 +42,6 @@ func (d *Driver) look(ctx context.Context, c client.Container) (runtime.Containe
 	if err != nil {
 		return runtime.Container{}, err
 	}
-	d.logs.add(c.ID(), labels[labelLog])
 	task, err := c.Task(ctx, nil)
 	if errdefs.IsNotFound(err) {
 		return d.withoutTask(seen, labels), nil
@@ -78,7 +77,7 @@ func (d *Driver) withTask(ctx context.Context, c client.Container, seen runtime.
 		return seen, nil
 	case client.Running, client.Paused, client.Pausing:
 		seen.State, seen.PID = runtime.Running, int(task.Pid())
-		seen.OOM = seen.OOM || d.oomKills(seen.Cgroup) > 0
+		seen.OOM = seen.OOM || d.oomKills(seen.Name) > 0
 		return seen, nil
 	case client.Stopped:
 		return d.ended(ctx, c, state.ExitStatus, state.ExitTime)
@@ -107,7 +106,7 @@ func (d *Driver) ended(ctx context.Context, c client.Container, code uint32, at 
 		return seen, nil
 	}
 	seen.Ended, seen.ExitCode = d.uptimeOf(at, seen.Started), int(code)
-	seen.OOM = seen.OOM || d.oomKills(seen.Cgroup) > 0
+	seen.OOM = seen.OOM || d.oomKills(seen.Name) > 0
 	note := map[string]string{labelEnded: micros(seen.Ended), labelExit: strconv.Itoa(seen.ExitCode)}
 	if seen.OOM {
 		note[labelOOM] = "1"
@@ -115,7 +114,7 @@ func (d *Driver) ended(ctx context.Context, c client.Container, code uint32, at 
 	if _, err := c.SetLabels(ctx, note); err != nil {
 		return runtime.Container{}, err
 	}
-	return seen, d.trimLog(labels[labelLog])
+	return seen, nil
 }
 
 // uptimeOf turns a wall-clock instant of this boot into uptime, in whole µs. If the

@@ -1,87 +1,80 @@
 package containerd
 
 import (
-	"bytes"
-	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
-	"io/fs"
-	"maps"
 	"os"
-	"slices"
+	"os/signal"
 	"sync"
-	"time"
+	"syscall"
+
+	"github.com/containerd/containerd/v2/pkg/cio"
+
+	"github.com/tranche-cloud/tranche/agent/runtime/logfile"
+	"github.com/tranche-cloud/tranche/nodeagent/runtime"
 )
 
-// trimEvery is how often logs are measured.
-const trimEvery = time.Second
+// LogCommand is the word by which Config.Logger is asked to run Log.
+const LogCommand = "containerd-log"
 
-// trimLogs keeps the logs of all running containers bounded. The shim appends to the
-// file, so a shortened one simply goes on; what it writes within that moment may be
-// lost. While no agent runs, nobody shortens.
-func (d *Driver) trimLogs(ctx context.Context) {
-	for d.wait(ctx, trimEvery) {
-		for _, path := range d.logs.paths() {
-			_ = d.trimLog(path) // tried again in a second
-		}
-	}
+// The descriptors that the daemon's shim gives to a logger: two streams to read, and
+// one to close when it is ready.
+const (
+	stdoutFD = 3
+	stderrFD = 4
+	readyFD  = 5
+)
+
+// logOrder is the one argument of a logger.
+type logOrder struct {
+	File  string `json:"file"`
+	Limit int64  `json:"limit"`
+	UID   int    `json:"uid"`
+	GID   int    `json:"gid"`
 }
 
-// trimLog drops the older half of a log that is too long, up to a line's end.
-func (d *Driver) trimLog(path string) error {
-	if path == "" {
-		return nil
+// Log is the process beside a container that keeps its log: started by the shim, it
+// outlives daemon and agent and ends with the container. The binary that Config.Logger
+// names runs it for the arguments LogCommand and one more.
+func Log(args []string) error {
+	if len(args) != 1 {
+		return errors.New("keep log: it is started by containerd's shim alone")
 	}
-	info, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	var order logOrder
+	if err := json.Unmarshal([]byte(args[0]), &order); err != nil {
+		return fmt.Errorf("read the order of a log: %w", err)
 	}
-	if err != nil || info.Size() <= d.cfg.LogLimit || !info.Mode().IsRegular() {
-		return err
-	}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND, 0)
+	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT) // the end of the streams is the end
+	out, err := logfile.Open(order.File, order.Limit)
 	if err != nil {
-		return err
+		return fmt.Errorf("open log: %w", err)
 	}
-	tail := make([]byte, d.cfg.LogLimit/2)
-	n, err := f.ReadAt(tail, max(0, info.Size()-int64(len(tail))))
-	if err != nil && !errors.Is(err, io.EOF) {
-		return errors.Join(err, f.Close())
+	var copies sync.WaitGroup
+	for _, fd := range []uintptr{stdoutFD, stderrFD} {
+		stream := os.NewFile(fd, "stream")
+		// Programs open their own /dev/stdout by name, so its pipe must be theirs.
+		if err := stream.Chown(order.UID, order.GID); err != nil {
+			return errors.Join(fmt.Errorf("give stream away: %w", err), out.Close())
+		}
+		copies.Go(func() { _, _ = io.Copy(out, stream) }) // the log never fails, it drops
 	}
-	tail = tail[:n]
-	if at := bytes.IndexByte(tail, '\n'); at >= 0 && at < len(tail)-1 {
-		tail = tail[at+1:]
+	if err := os.NewFile(readyFD, "ready").Close(); err != nil {
+		return errors.Join(fmt.Errorf("report: %w", err), out.Close())
 	}
-	err = f.Truncate(0)
-	if err == nil {
-		_, err = f.Write(tail)
-	}
-	return errors.Join(err, f.Close())
+	copies.Wait()
+	return out.Close()
 }
 
-// logs are the log files of the containers that are known, by container.
-type logs struct {
-	mu sync.Mutex
-	of map[string]string
-}
-
-func (l *logs) add(name, path string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.of == nil {
-		l.of = map[string]string{}
+// logTo makes the shim start a logger; without a file there is none.
+func (d *Driver) logTo(s runtime.Spec, uid, gid uint32) (cio.Creator, error) {
+	if s.Extra.Log == "" {
+		return cio.NullIO, nil
 	}
-	l.of[name] = path
-}
-
-func (l *logs) remove(name string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.of, name)
-}
-
-func (l *logs) paths() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Collect(maps.Values(l.of))
+	text, err := json.Marshal(logOrder{File: s.Extra.Log, Limit: d.cfg.LogLimit, UID: int(uid), GID: int(gid)})
+	if err != nil {
+		return nil, runtime.Refuse(runtime.Broken, "start", s.Name, "order a log").Because(err)
+	}
+	return cio.BinaryIO(d.cfg.Logger, map[string]string{LogCommand: string(text)}), nil
 }

@@ -3,17 +3,16 @@ package containerd
 import (
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/containerd/containerd/api/types/runc/options"
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/containers"
-	"github.com/containerd/containerd/v2/pkg/cio"
 	"github.com/containerd/errdefs"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/tranche-cloud/tranche/agent/cgroup"
 	"github.com/tranche-cloud/tranche/agent/runtime/oci"
 	"github.com/tranche-cloud/tranche/nodeagent/runtime"
 )
@@ -99,13 +98,13 @@ func (d *Driver) make(ctx context.Context, s runtime.Spec) (runtime.Container, e
 	if err != nil {
 		return runtime.Container{}, err
 	}
-	return d.launch(ctx, s, c)
+	return d.launch(ctx, s, c, user)
 }
 
 // create makes the container's record.
 func (d *Driver) create(ctx context.Context, s runtime.Spec, image pulled, user oci.User) (client.Container, error) {
 	spec, err := oci.Build(oci.Input{
-		Spec: s, Image: image.config, User: user, RootFS: "/rootfs", Cgroup: parent + "/" + s.Name,
+		Spec: s, Image: image.config, User: user, RootFS: "/rootfs", Cgroup: cgroup.Path(s.Name),
 		Host: d.cfg.Host, CDIDirs: d.cfg.CDIDirs,
 	})
 	if err != nil {
@@ -133,12 +132,11 @@ func (d *Driver) runcOptions(s runtime.Spec, user oci.User) *options.Options {
 }
 
 // launch starts the process, with its network attached before.
-func (d *Driver) launch(ctx context.Context, s runtime.Spec, c client.Container) (runtime.Container, error) {
-	logs, err := logTo(s.Extra.Log)
+func (d *Driver) launch(ctx context.Context, s runtime.Spec, c client.Container, user oci.User) (runtime.Container, error) {
+	logs, err := d.logTo(s, s.Extra.IDBase+user.UID, s.Extra.IDBase+user.GID)
 	if err != nil {
 		return runtime.Container{}, err
 	}
-	d.logs.add(s.Name, s.Extra.Log)
 	task, err := c.NewTask(ctx, logs)
 	if err != nil {
 		return runtime.Container{}, launched("start", s.Name, err)
@@ -166,22 +164,4 @@ func attachFailed(name string, err error) error {
 		return known
 	}
 	return runtime.Refuse(runtime.Broken, "attach", name, "attach the network").Because(err)
-}
-
-// logTo opens the log before the shim does, so that only root reads it.
-func logTo(path string) (cio.Creator, error) {
-	if path == "" {
-		return cio.NullIO, nil
-	}
-	err := os.MkdirAll(filepath.Dir(path), 0o750)
-	if err == nil {
-		var f *os.File
-		if f, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600); err == nil {
-			err = f.Close()
-		}
-	}
-	if err != nil {
-		return nil, runtime.Refuse(runtime.Broken, "start", "", "open log %s", path).Because(err)
-	}
-	return cio.LogFile(path), nil
 }

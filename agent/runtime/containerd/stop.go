@@ -7,6 +7,7 @@ import (
 
 	"github.com/containerd/containerd/v2/client"
 
+	"github.com/tranche-cloud/tranche/agent/cgroup"
 	"github.com/tranche-cloud/tranche/nodeagent/runtime"
 )
 
@@ -43,8 +44,7 @@ func (d *Driver) remove(ctx context.Context, name string) error {
 	if err := snapshotter.Remove(ctx, name); ignoreGone(err) != nil {
 		return err
 	}
-	d.logs.remove(name)
-	return removeCgroup(parent + "/" + name)
+	return d.groups.Remove(cgroup.Path(name))
 }
 
 // end ends the container's task and removes it.

@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
-	"tags.cncf.io/container-device-interface/pkg/cdi"
 
+	"github.com/tranche-cloud/tranche/agent/injection"
 	"github.com/tranche-cloud/tranche/nodeagent/runtime"
 )
 
@@ -65,11 +65,7 @@ func inject(spec *specs.Spec, in Input) error {
 	if len(names) == 0 {
 		return nil
 	}
-	cache, err := cdi.NewCache(cdi.WithSpecDirs(in.CDIDirs...), cdi.WithAutoRefresh(false))
-	if err != nil {
-		return refuse(runtime.Broken, in.Spec, "read CDI folders %v", in.CDIDirs).Because(err)
-	}
-	if _, err := cache.InjectDevices(spec, names...); err != nil {
+	if err := injection.Inject(spec, in.CDIDirs, names); err != nil {
 		return refuse(runtime.Broken, in.Spec, "devices %v: their CDI files must be in %v before the start", names, in.CDIDirs).Because(err)
 	}
 	return nil
