@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/big"
 	"net"
 	"os"
 	"os/exec"
@@ -116,12 +117,10 @@ func setup(t *testing.T, change ...func(*sshgw.Config)) *host {
 // listen takes a free port of the range that tests use.
 func listen(t *testing.T) net.Listener {
 	t.Helper()
-	var number [2]byte
 	for range 100 {
-		_, err := rand.Read(number[:])
+		offset, err := rand.Int(rand.Reader, big.NewInt(12000))
 		require.NoError(t, err)
-		port := 20000 + (int(number[0])<<8+int(number[1]))%12000
-		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+offset.Int64())); err == nil {
 			return l
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/big"
 	"net"
 	"os"
 	"os/exec"
@@ -32,6 +33,7 @@ import (
 const (
 	soon   = 30 * time.Second
 	idBase = 300000 // root inside, on the host
+	nobody = 65534  // who the gateway is
 )
 
 // TestMain lets this program be the container's runtime, too: it mounts an image and
@@ -43,7 +45,35 @@ func TestMain(m *testing.M) {
 			os.Exit(99)
 		}
 	}
+	if len(os.Args) == 4 && os.Args[1] == "gateway" {
+		fmt.Fprintln(os.Stderr, "gateway:", gateway(os.Args[2], os.Args[3]))
+		os.Exit(1)
+	}
 	os.Exit(built(m))
+}
+
+// gateway serves SSH as an unprivileged process that owns its own folder and nothing
+// else.
+func gateway(dir, address string) error {
+	spool, err := sshgw.OpenSpool(filepath.Join(dir, "gateway", "spool"))
+	if err != nil {
+		return err
+	}
+	if err := spool.Recover(time.Now()); err != nil {
+		return err
+	}
+	server, err := sshgw.New(sshgw.Config{
+		State: filepath.Join(dir, "state"), HostKey: filepath.Join(dir, "gateway", "key"), Audit: spool.Add,
+		Clock: clock.Real(), Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	return server.Serve(context.Background(), listener)
 }
 
 // shipped is the guest as it is shipped, and the runtime a copy of this program where
@@ -114,7 +144,6 @@ type machine struct {
 	dir, address string
 	hub          *guest.Hub
 	state        *sshgw.State
-	server       *sshgw.Server
 	key          ssh.Signer
 }
 
@@ -126,29 +155,45 @@ func setup(t *testing.T) *machine {
 	require.NoError(t, os.Chmod(dir, 0o711))
 	m := &machine{dir: dir}
 	m.hub, err = guest.NewHub(guest.Config{
-		Dir: filepath.Join(dir, "run"), Uptime: func() time.Duration { return time.Hour }, Log: slog.New(slog.DiscardHandler),
+		Dir: filepath.Join(dir, "run"), GatewayUID: nobody, GatewayGID: nobody,
+		Uptime: func() time.Duration { return time.Hour }, Log: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
 	t.Cleanup(m.hub.Shutdown)
 	m.state, err = sshgw.OpenState(filepath.Join(dir, "state"))
 	require.NoError(t, err)
-	m.server, err = sshgw.New(sshgw.Config{
-		State: filepath.Join(dir, "state"), HostKey: filepath.Join(dir, "key"), Audit: func(sshgw.Record) error { return nil },
-		Clock: clock.Real(), Log: slog.New(slog.DiscardHandler),
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "gateway"), 0o700))
+	require.NoError(t, os.Chown(filepath.Join(dir, "gateway"), nobody, nobody))
+	m.address = freeAddress(t)
+	cmd := exec.Command(runtime, "gateway", dir, m.address)
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
 	})
-	require.NoError(t, err)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	m.address = listener.Addr().String()
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- m.server.Serve(ctx, listener) }()
-	t.Cleanup(func() { cancel(); require.NoError(t, <-done) })
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(t, err)
 	m.key, err = ssh.NewSignerFromKey(key)
 	require.NoError(t, err)
 	return m
+}
+
+// freeAddress finds a port of the range that tests use.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	for range 100 {
+		offset, err := rand.Int(rand.Reader, big.NewInt(12000))
+		require.NoError(t, err)
+		address := fmt.Sprintf("127.0.0.1:%d", 20000+offset.Int64())
+		if free, err := net.Listen("tcp", address); err == nil {
+			require.NoError(t, free.Close())
+			return address
+		}
+	}
+	require.Fail(t, "no free port")
+	return ""
 }
 
 // image makes a root folder from one static program; shell says whether it has one.
@@ -214,7 +259,6 @@ func (m *machine) run(t *testing.T, boot guest.Boot, root string, command ...str
 	require.NoError(t, err)
 	i.Socket, i.Keys = folder.Shell(), []string{string(ssh.MarshalAuthorizedKey(m.key.PublicKey()))}
 	require.NoError(t, m.state.Put(i.Entry))
-	m.server.Refresh()
 
 	dir := group(t, i.Cgroup)
 	i.cmd = exec.Command(runtime, append(append([]string{"container", root, folder.Path, shipped}, guest.Init()...), command...)...)
@@ -247,10 +291,14 @@ func (m *machine) run(t *testing.T, boot guest.Boot, root string, command ...str
 
 func (m *machine) client(t *testing.T, i instance) *ssh.Client {
 	t.Helper()
-	client, err := ssh.Dial("tcp", m.address, &ssh.ClientConfig{
-		User: i.Instance.String(), Auth: []ssh.AuthMethod{ssh.PublicKeys(m.key)}, HostKeyCallback: ssh.InsecureIgnoreHostKey(), Timeout: soon,
-	})
-	require.NoError(t, err)
+	var client *ssh.Client
+	require.Eventually(t, func() bool {
+		var err error
+		client, err = ssh.Dial("tcp", m.address, &ssh.ClientConfig{
+			User: i.Instance.String(), Auth: []ssh.AuthMethod{ssh.PublicKeys(m.key)}, HostKeyCallback: ssh.InsecureIgnoreHostKey(), Timeout: soon,
+		})
+		return err == nil
+	}, soon, 10*time.Millisecond)
 	t.Cleanup(func() { client.Close() })
 	return client
 }
