@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/tranche-cloud/tranche/internal/agentlink"
+	"github.com/tranche-cloud/tranche/internal/gpu"
 	"github.com/tranche-cloud/tranche/internal/store"
 )
 
@@ -103,8 +104,13 @@ func reported(in agentlink.Inventory) store.ReportedHost {
 		if !modeStates[mode] {
 			mode = "failed"
 		}
+		problem := g.ModeProblem
+		if mode == "settled" && g.Desired != (gpu.Mode{}) && g.Desired != g.Mode {
+			// A difference is not sold: the driver has forgotten, or does not obey.
+			mode, problem = "failed", "the host's settings ask for "+g.Desired.String()
+		}
 		out.GPUs = append(out.GPUs, store.ReportedGPU{
-			Device: g.Device, Ordinal: g.Ordinal, Mode: g.Mode, Desired: g.Desired, ModeState: mode, ModeProblem: g.ModeProblem,
+			Device: g.Device, Ordinal: g.Ordinal, Mode: g.Mode, Desired: g.Desired, ModeState: mode, ModeProblem: problem,
 			Health: health, HealthCause: g.HealthCause, HealthDetail: g.HealthDetail,
 		})
 	}

@@ -185,6 +185,10 @@ func TestHealthIsToldWhenItChanges(t *testing.T) {
 	require.Equal(t, "containerd", h.Runtime)
 	require.Equal(t, 30100, h.Reach.LastPort)
 	require.Equal(t, 1, w.count(t, `select count(*) from gpus where mode_state = 'switching' and mode_problem = 'processes'`))
+	in.GPUs[1].ModeState, in.GPUs[1].ModeProblem, in.GPUs[1].Desired = "settled", "", gpu.WholeMode()
+	tell()
+	require.Equal(t, 1, w.count(t, `select count(*) from gpus where mode_state = 'failed' and mode_desired = 'whole' and mode_observed = 'mig'`),
+		"a difference is not sold")
 }
 
 // A mode change is ordered when its GPU is empty, and takes no new work before.

@@ -317,7 +317,7 @@ func (t *SystemTx) upsertGPU(ctx context.Context, h id.Host, cell string, simula
 		GpuID: uuid.UUID(id.New[id.GPU]()), HostID: uuid.UUID(h), CellID: cell, Uuid: d.UUID, Pci: d.PCI,
 		Ordinal: int32(g.Ordinal), Model: d.Model, Name: d.Name, MemoryMib: int64(d.Memory), SmCount: int32(d.SMs),
 		Units: int32(d.Units(g.Mode)), InventoryHash: hash, ModeDesired: desired.String(), ModeObserved: g.Mode.String(),
-		ModeState: g.ModeState, ModeProblem: g.ModeProblem,
+		ModeState: g.ModeState, ModeProblem: g.ModeProblem, DesiredKnown: g.Desired != (gpu.Mode{}),
 		Health: g.Health, HealthCause: g.HealthCause, HealthDetail: g.HealthDetail, Simulated: simulated,
 	}))
 }

@@ -162,7 +162,8 @@ insert into gpu_inventories (hash, body) values (@hash, @body) on conflict do no
 select id, uuid, health, present from gpus where host_id = @host_id for no key update;
 
 -- name: UpsertGPU :exec
--- The mode that an operator wants is his; a simulated host takes it from its fleet file.
+-- The wanted mode is the host's own setting, which obeys the last order; while a
+-- change is under way, it is the change's.
 insert into gpus (id, host_id, cell_id, uuid, pci, ordinal, model, name, memory_mib, sm_count, units, inventory_hash,
   mode_desired, mode_observed, mode_state, mode_problem, health, health_cause, health_detail, simulated)
 values (@gpu_id, @host_id, @cell_id, @uuid, @pci, @ordinal, @model, @name, @memory_mib, @sm_count, @units, @inventory_hash,
@@ -171,7 +172,8 @@ on conflict (host_id, uuid) do update set
   pci = excluded.pci, ordinal = excluded.ordinal, model = excluded.model, name = excluded.name,
   memory_mib = excluded.memory_mib, sm_count = excluded.sm_count, units = excluded.units,
   inventory_hash = excluded.inventory_hash, mode_observed = excluded.mode_observed, simulated = excluded.simulated,
-  mode_desired = case when excluded.simulated then excluded.mode_desired else gpus.mode_desired end,
+  mode_desired = case when (excluded.simulated or @desired_known::boolean) and not gpus.cordoned
+    then excluded.mode_desired else gpus.mode_desired end,
   mode_state = excluded.mode_state, mode_problem = excluded.mode_problem,
   health = excluded.health, health_cause = excluded.health_cause, health_detail = excluded.health_detail,
   health_since = case when gpus.health = excluded.health then gpus.health_since else clock_timestamp() end,

@@ -962,7 +962,8 @@ on conflict (host_id, uuid) do update set
   pci = excluded.pci, ordinal = excluded.ordinal, model = excluded.model, name = excluded.name,
   memory_mib = excluded.memory_mib, sm_count = excluded.sm_count, units = excluded.units,
   inventory_hash = excluded.inventory_hash, mode_observed = excluded.mode_observed, simulated = excluded.simulated,
-  mode_desired = case when excluded.simulated then excluded.mode_desired else gpus.mode_desired end,
+  mode_desired = case when (excluded.simulated or $21::boolean) and not gpus.cordoned
+    then excluded.mode_desired else gpus.mode_desired end,
   mode_state = excluded.mode_state, mode_problem = excluded.mode_problem,
   health = excluded.health, health_cause = excluded.health_cause, health_detail = excluded.health_detail,
   health_since = case when gpus.health = excluded.health then gpus.health_since else clock_timestamp() end,
@@ -990,9 +991,11 @@ type UpsertGPUParams struct {
 	HealthCause   string
 	HealthDetail  string
 	Simulated     bool
+	DesiredKnown  bool
 }
 
-// The mode that an operator wants is his; a simulated host takes it from its fleet file.
+// The wanted mode is the host's own setting, which obeys the last order; while a
+// change is under way, it is the change's.
 func (q *Queries) UpsertGPU(ctx context.Context, db DBTX, arg UpsertGPUParams) error {
 	_, err := db.Exec(ctx, upsertGPU,
 		arg.GpuID,
@@ -1015,6 +1018,7 @@ func (q *Queries) UpsertGPU(ctx context.Context, db DBTX, arg UpsertGPUParams) e
 		arg.HealthCause,
 		arg.HealthDetail,
 		arg.Simulated,
+		arg.DesiredKnown,
 	)
 	return err
 }
