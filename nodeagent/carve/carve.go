@@ -96,6 +96,13 @@ type Quieter interface {
 	Quiet(ctx context.Context, uuid string, pids []int) error
 }
 
+// Prover is a technique whose slices may all suffer from one client's fault.
+type Prover interface {
+	// Prove shows that a fresh client works on the GPU's slices, and repairs what it
+	// may; it does nothing on a GPU without slices.
+	Prove(ctx context.Context, uuid string) error
+}
+
 // Techniques that no mode stands for.
 const (
 	SRIOV gpu.Kind = "sriov"
@@ -180,6 +187,19 @@ func (s *Set) Quiet(ctx context.Context, sl Slice, pids []int) error {
 	}
 	if q, ok := c.(Quieter); ok {
 		return q.Quiet(ctx, sl.Slot.GPU, pids)
+	}
+	return nil
+}
+
+// Prove shows after a fault that a GPU in its present mode serves fresh clients,
+// where its technique can tell.
+func (s *Set) Prove(ctx context.Context, uuid string) error {
+	m, err := s.drv.Mode(ctx, uuid)
+	if err != nil {
+		return fmt.Errorf("prove gpu: %w", err)
+	}
+	if p, ok := s.by[m.Kind].(Prover); ok {
+		return p.Prove(ctx, uuid)
 	}
 	return nil
 }

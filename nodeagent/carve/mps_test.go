@@ -193,10 +193,9 @@ func TestAfterAFaultAFreshClientMustWork(t *testing.T) {
 
 		require.NoError(t, b.drv.Attach(b.uuid, sim.Client{PID: 20, Slot: b.slice(t, "", 0).Slot}))
 		require.NoError(t, b.drv.Fault(b.uuid, 20))
-		c := mps.New(b.drv, mps.Config{Daemons: b.drv.MPS(), Probe: b.drv})
-		require.NoError(t, c.Prove(ctx, b.uuid))
+		require.NoError(t, b.set.Prove(ctx, b.uuid))
 		b.drv.Inject(sim.Fault{Op: sim.OpMPSProbe, Kind: gpudrv.Broken, Times: 2})
-		require.Equal(t, gpudrv.Broken, gpudrv.KindOf(c.Prove(ctx, b.uuid)), "not healthy")
+		require.Equal(t, gpudrv.Broken, gpudrv.KindOf(b.set.Prove(ctx, b.uuid)), "not healthy")
 	})
 }
 

@@ -32,6 +32,9 @@ type Config struct {
 	Host    sim.FleetHost
 	Latency sim.Latency
 	Faults  sim.Script // what shall happen, counted from Open
+	// LeaveComputeMode keeps GPUs in mps mode open to clients that hide from the
+	// daemon, as on machines whose compute mode is their operator's.
+	LeaveComputeMode bool
 	// MachineBoot names the boot of the machine that all this runs on: when either
 	// it or the simulated boot changes, containers are gone.
 	MachineBoot string
@@ -68,9 +71,10 @@ func assemble(ctx context.Context, cfg Config, drv *sim.Driver) (Host, error) {
 		return Host{}, err
 	}
 	boot := cfg.MachineBoot + "/" + facts.BootID
+	shares := mps.Config{Daemons: drv.MPS(), Probe: drv, LeaveComputeMode: cfg.LeaveComputeMode}
 	set := carve.NewSet(drv, map[gpu.Kind]carve.Carver{
 		gpu.Whole: whole.New(drv), gpu.MIG: mps.NewInside(mig.New(drv), drv.MPS()),
-		gpu.MPS: mps.New(drv, mps.Config{Daemons: drv.MPS(), Probe: drv}), gpu.TimeSlice: timeslice.New(drv, ""),
+		gpu.MPS: mps.New(drv, shares), gpu.TimeSlice: timeslice.New(drv, ""),
 		carve.SRIOV: sriov.New(drv), carve.VFIO: vfio.New(drv),
 	})
 	containers, err := fake.Open(fake.Config{

@@ -54,6 +54,7 @@ var (
 	_ carve.Carver  = Carver{}
 	_ carve.Moder   = Carver{}
 	_ carve.Quieter = Carver{}
+	_ carve.Prover  = Carver{}
 )
 
 // New makes the technique over one driver.
@@ -188,9 +189,8 @@ func (c Carver) prove(ctx context.Context, device string, d mpsd.Daemon, want mp
 	return d, nil
 }
 
-// Prove shows after a server's fault that the GPU serves fresh clients with the
-// limits of its mode, starting the daemon anew if need be. It does nothing on a GPU
-// without shares.
+// Prove implements carve.Prover: with the limits of the GPU's mode, starting the
+// daemon anew if need be.
 func (c Carver) Prove(ctx context.Context, uuid string) error {
 	found, err := c.grid.Observe(ctx, uuid)
 	if err != nil || len(found) == 0 {

@@ -202,3 +202,30 @@ func TestAnotherDriverRenamesEmptyGPUsOnly(t *testing.T) {
 	require.NoError(t, d.Close())
 	require.Equal(t, "1g.24gb", small(open(t, dir, h)))
 }
+
+// TestOneProfileMayTakeAllMediaEngines: beside it only profiles without any fit, and
+// the chip's one OFA is given once.
+func TestOneProfileMayTakeAllMediaEngines(t *testing.T) {
+	t.Parallel()
+	ctx, h := t.Context(), one("RTX-PRO-6000-96", gpu.MIGMode())
+	uuid := h.Devices()[0].UUID
+	profiles, err := open(t, "", h).Profiles(ctx, uuid)
+	require.NoError(t, err)
+	id := map[string]int{}
+	for _, p := range profiles {
+		id[p.Name] = p.ID
+	}
+	together := func(first, second string) gpudrv.Kind {
+		d := open(t, "", h)
+		_, err := d.CreateGPUInstance(ctx, uuid, id[first], gpudrv.Placement{Start: 0, Size: 3})
+		require.NoError(t, err)
+		_, err = d.CreateGPUInstance(ctx, uuid, id[second], gpudrv.Placement{Start: 9, Size: 3})
+		return gpudrv.KindOf(err)
+	}
+	const all, plain, bare, ofa = "1g.24gb+me.all", "1g.24gb", "1g.24gb-me", "1g.24gb+me"
+	require.Equal(t, gpudrv.NoRoom, together(all, plain))
+	require.Equal(t, gpudrv.NoRoom, together(all, ofa))
+	require.Empty(t, together(all, bare))
+	require.Empty(t, together(ofa, plain))
+	require.Equal(t, gpudrv.NoRoom, together(ofa, ofa))
+}

@@ -38,8 +38,9 @@ type daemon struct {
 }
 
 const (
-	serverName  = "nvidia-cuda-mps-server"
-	daemonName  = "nvidia-cuda-mps-control"
+	// Both processes go by this name, as the kernel shortens it.
+	serverName  = "nvidia-cuda-mps"
+	daemonName  = serverName
 	serverBytes = 66 * mib
 	// recovery is how long a server takes nobody new after a fault.
 	recovery = time.Second
