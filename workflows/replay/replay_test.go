@@ -15,7 +15,8 @@ import (
 )
 
 // recorded lists what must be there, by the first word of the file's name.
-var recorded = []string{"instance-create", "instance-delete", "instance-stop", "instance-no-capacity", "host-join"}
+var recorded = []string{"instance-create", "instance-delete", "instance-stop", "instance-no-capacity", "host-join",
+	"gpu-set-mode", "gpu-drain", "gpu-cancel"}
 
 func TestRecordedHistoriesReplay(t *testing.T) {
 	t.Parallel()
