@@ -54,7 +54,9 @@ func isFirst(pid int) error {
 	for line := range strings.Lines(string(text)) {
 		if numbers, ok := strings.CutPrefix(line, "NSpid:"); ok {
 			fields := strings.Fields(numbers)
-			if len(fields) > 1 && fields[len(fields)-1] == "1" {
+			// Exactly one level below: who makes namespaces of his own inside an instance
+			// is process 1 there as well.
+			if len(fields) == 2 && fields[1] == "1" {
 				return nil
 			}
 		}

@@ -166,18 +166,35 @@ func (s *State) load(last *view) (*view, error) {
 			failures = append(failures, err)
 			continue
 		}
-		was := last.stamps[f.Name()]
-		if !was.same(info) {
-			if was.entry, err = s.read(instance); err != nil {
+		entry := last.stamps[f.Name()]
+		if !entry.same(info) {
+			fresh, err := s.read(instance)
+			switch {
+			case err == nil:
+				entry = stamp{info: info, entry: fresh}
+			case entry.info == nil || !unread(err):
 				failures = append(failures, err)
 				continue
+			default:
+				// It will be read when the system can; until then the last word holds.
+				failures = append(failures, err)
 			}
 		}
-		now.stamps[f.Name()] = stamp{info: info, entry: was.entry}
-		now.instances[instance] = was.entry
+		now.stamps[f.Name()] = entry
+		now.instances[instance] = entry.entry
 	}
 	now.authorities, err = s.readAuthorities()
+	if unread(err) {
+		now.authorities = last.authorities
+	}
 	return now, errors.Join(append(failures, err)...)
+}
+
+// unread reports whether a file could not be read for want of resources, rather than
+// holding nonsense or being gone.
+func unread(err error) bool {
+	_, system := errors.AsType[*fs.PathError](err)
+	return system && !errors.Is(err, fs.ErrNotExist)
 }
 
 func (s *State) read(instance id.Instance) (known, error) {

@@ -239,7 +239,12 @@ func TestOrphansAreReaped(t *testing.T) {
 // children returns the processes whose parent is the guest, dead ones included.
 func (i *instance) children(t *testing.T) []int {
 	t.Helper()
-	lists, err := filepath.Glob(filepath.Join("/proc", strconv.Itoa(i.Process.Pid), "task", "*", "children"))
+	return childrenOf(t, i.Process.Pid)
+}
+
+func childrenOf(t *testing.T, pid int) []int {
+	t.Helper()
+	lists, err := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "task", "*", "children"))
 	require.NoError(t, err)
 	var pids []int
 	for _, list := range lists {
@@ -287,7 +292,7 @@ func TestAnInstanceWithoutCommandWaitsForSSH(t *testing.T) {
 func TestOnlyProcessOneOfTheGroupIsTheGuest(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	i := b.run(t, "asg", guest.Boot{}, "sleep", "60")
+	i := b.run(t, "asg", guest.Boot{}, "unshare", "--pid", "--fork", "--kill-child", "sleep", "60")
 	b.ready(t, "asg")
 	group := ""
 	for _, mount := range []string{"/sys/fs/cgroup/pids", "/sys/fs/cgroup/unified", "/sys/fs/cgroup"} {
@@ -304,12 +309,15 @@ func TestOnlyProcessOneOfTheGroupIsTheGuest(t *testing.T) {
 		require.Eventually(t, func() bool { return os.Remove(group) == nil }, soon, 10*time.Millisecond)
 	})
 	child := i.children(t)[0]
-	for _, pid := range []int{i.Process.Pid, child} {
+	require.Eventually(t, func() bool { return len(childrenOf(t, child)) == 1 }, soon, 5*time.Millisecond)
+	nested := childrenOf(t, child)[0]
+	for _, pid := range []int{i.Process.Pid, child, nested} {
 		require.NoError(t, os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0))
 	}
 	ours := guest.First("/" + filepath.Base(group))
 	require.NoError(t, ours(i.Process.Pid))
 	require.ErrorIs(t, ours(child), guest.ErrStranger, "another process of the instance")
+	require.ErrorIs(t, ours(nested), guest.ErrStranger, "process 1 of a namespace made inside")
 	require.ErrorIs(t, ours(os.Getpid()), guest.ErrStranger, "a process of the host")
 	require.ErrorIs(t, guest.First("/tranche-guest")(i.Process.Pid), guest.ErrStranger, "a group whose name begins alike")
 }

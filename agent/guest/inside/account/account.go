@@ -6,6 +6,7 @@
 package account
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -65,7 +66,7 @@ func resolveUser(user string, users [][]string) (Account, error) {
 		uid, ok := number(u[2])
 		gid, ok2 := number(u[3])
 		if ok && ok2 && (u[0] == user || (numeric && uid == wanted)) {
-			return Account{Name: u[0], Home: u[5], Shell: u[6], UID: uid, GID: gid}, nil
+			return Account{Name: u[0], Home: cmp.Or(u[5], "/"), Shell: u[6], UID: uid, GID: gid}, nil
 		}
 	}
 	switch {
