@@ -30,6 +30,9 @@ type Carver interface {
 	Remove(ctx context.Context, s carve.Slice) error
 	Observe(ctx context.Context, uuid string) ([]carve.Found, error)
 	EnsureMode(ctx context.Context, uuid string, m gpu.Mode) error
+	// Quiet cuts processes of a slice off before they are signalled, where their
+	// neighbours would suffer otherwise.
+	Quiet(ctx context.Context, s carve.Slice, pids []int) error
 }
 
 // Access is who may reach a run by SSH.
@@ -72,6 +75,9 @@ type Host struct {
 	Secrets func(context.Context, agentlink.SecretsRequest) (agentlink.Secrets, error)
 	// Door is told who may enter; nil where there is no SSH gateway.
 	Door Door
+	// PIDs lists the processes of a container, for those that must be cut off from a
+	// GPU before they are signalled; nil where no container has processes.
+	PIDs func(name string) ([]int, error)
 	// Scrub cleans slices before they are taken away; nil trusts the driver.
 	Scrub Scrubber
 	// SelfTest proves that a GPU works after a mode change or a reset; nil accepts

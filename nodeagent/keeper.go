@@ -164,6 +164,9 @@ func (k *Keeper) commit(s *slice, change func(*journal.Entry)) error {
 		return k.broken
 	}
 	s.entry = e
+	if e.Step == journal.Running {
+		k.openDoor() // its container is there now
+	}
 	if e.Step == journal.Gone {
 		k.gone = append(k.gone, agentlink.Tombstone{Assignment: e.Assignment, Fence: e.Fence})
 		k.forget(e.Assignment)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/tranche-cloud/tranche/internal/agentlink"
-	"github.com/tranche-cloud/tranche/internal/id"
 	"github.com/tranche-cloud/tranche/internal/instance"
 	"github.com/tranche-cloud/tranche/nodeagent/carve"
 	"github.com/tranche-cloud/tranche/nodeagent/gpudrv"
@@ -119,8 +118,29 @@ func overlap(a, b []journal.Slot) bool {
 	return false
 }
 
-func sliceOf(a id.Assignment, n int, s journal.Slot) carve.Slice {
-	return carve.Slice{ID: fmt.Sprintf("%s/%d", a, n), Slot: s.Slot}
+func sliceOf(e journal.Entry, n int) carve.Slice {
+	s := carve.Slice{ID: fmt.Sprintf("%s/%d", e.Assignment, n), Slot: e.Slots[n].Slot}
+	if !e.Org.IsZero() {
+		s.Org = e.Org.String()
+	}
+	return s
+}
+
+// quiet cuts the container's processes off from its GPUs. What cannot be cut off is
+// signalled all the same: a removal must not wait for a daemon that is gone.
+func (k *Keeper) quiet(e journal.Entry) {
+	if k.host.PIDs == nil {
+		return
+	}
+	pids, err := k.host.PIDs(e.Assignment.String())
+	if err != nil || len(pids) == 0 {
+		return
+	}
+	for i := range e.Slots {
+		if err := k.host.Carve.Quiet(k.ctx, sliceOf(e, i), pids); err != nil {
+			k.host.Log.Warn("processes not cut off before their end", "assignment_id", e.Assignment.String(), "error", err)
+		}
+	}
 }
 
 // carve makes exactly the ordered slots and keeps what the driver says about them.
@@ -133,7 +153,7 @@ func (k *Keeper) carve(s *slice) error {
 	defer leave()
 	slots := make([]journal.Slot, 0, len(e.Slots))
 	for i, want := range e.Slots {
-		seen, err := k.host.Carve.Ensure(k.ctx, sliceOf(e.Assignment, i, want))
+		seen, err := k.host.Carve.Ensure(k.ctx, sliceOf(e, i))
 		if err != nil {
 			return k.failOrRetry(s, err)
 		}
@@ -274,6 +294,7 @@ func (k *Keeper) planStop(s *slice) error {
 // halt ends the container of a run that is over for us. What it held stays until a
 // tombstone names it.
 func (k *Keeper) halt(s *slice) error {
+	k.quiet(k.snapshot(s))
 	if err := k.host.Runtime.Stop(k.ctx, k.snapshot(s).Assignment.String()); err != nil {
 		return k.hinder(s, err)
 	}
@@ -287,6 +308,7 @@ func (k *Keeper) stop(s *slice) error {
 	if err != nil {
 		return k.hinder(s, err)
 	}
+	k.quiet(e)
 	if err := k.host.Runtime.Stop(k.ctx, e.Assignment.String()); err != nil {
 		return k.hinder(s, err)
 	}
@@ -329,9 +351,8 @@ func (k *Keeper) remove(s *slice) error {
 	if err != nil {
 		return k.hinder(s, err)
 	}
-	for i, slot := range e.Slots {
-		err := k.host.Carve.Remove(k.ctx, sliceOf(e.Assignment, i, slot))
-		if err != nil {
+	for i := range e.Slots {
+		if err := k.host.Carve.Remove(k.ctx, sliceOf(e, i)); err != nil {
 			return k.hinder(s, err)
 		}
 	}
@@ -354,7 +375,7 @@ func (k *Keeper) scrub(e journal.Entry) (string, error) {
 		if slot.Device == "" {
 			continue
 		}
-		text, err := k.host.Scrub.Scrub(k.ctx, sliceOf(e.Assignment, i, slot))
+		text, err := k.host.Scrub.Scrub(k.ctx, sliceOf(e, i))
 		if err != nil {
 			return "", gpudrv.Refuse(scrubFailed, "scrub", slot.Slot.GPU, "the slice is not clean and stays out of sale").Because(err)
 		}

@@ -42,6 +42,7 @@ type Config struct {
 	Network   *network.Manager // nil gives instances no network at all
 	Guests    *guest.Hub
 	GuestPath string // of the guest's static program
+	Resolv    string // the host's file for /etc/resolv.conf of instances; "" is none
 	IDs       *IDs
 	// Logs is the folder with one file a container, for its output.
 	Logs string
@@ -119,6 +120,9 @@ func (l *Launcher) start(ctx context.Context, s runtime.Spec) (runtime.Container
 	}
 	s.Extra.IDBase = base
 	s.Extra.Mounts = append(s.Extra.Mounts, folder.Mounts(l.cfg.GuestPath)...)
+	if l.cfg.Resolv != "" {
+		s.Extra.Mounts = append(s.Extra.Mounts, runtime.Mount{Source: l.cfg.Resolv, Target: "/etc/resolv.conf"})
+	}
 	s.Extra.Init = guest.Init()
 	s.Extra.Log = l.LogPath(s.Name)
 	if l.cfg.CPUs != nil {

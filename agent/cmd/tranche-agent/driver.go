@@ -18,6 +18,8 @@ import (
 type driverFlags struct {
 	driver    string
 	fleet     string
+	faults    string
+	latency   string
 	host      string
 	dataDir   string
 	recording string
@@ -29,6 +31,8 @@ type driverFlags struct {
 func (f *driverFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.driver, "driver", "nvml", "GPU driver: nvml, sim or replay")
 	flags.StringVar(&f.fleet, "fleet", "", "sim: fleet file")
+	flags.StringVar(&f.faults, "faults", "", "sim: fault file, what shall happen to the simulated hosts")
+	flags.StringVar(&f.latency, "latency", "demo", "sim: how long calls take: none, demo or driver")
 	flags.StringVar(&f.host, "host", "", "sim: host of the fleet file (default: its only one)")
 	flags.StringVar(&f.dataDir, "data-dir", "", "folder of the agent's state (sim: default is a new one each time)")
 	flags.StringVar(&f.recording, "recording", "", "replay: file written by record")
@@ -85,13 +89,44 @@ func (f *driverFlags) fleetHost() (sim.FleetHost, error) {
 	return h, nil
 }
 
+// simulated is what the flags say about every simulated host.
+func (f *driverFlags) simulated() (faults sim.Script, latency sim.Latency, err error) {
+	switch f.latency {
+	case "none":
+	case "demo":
+		latency = sim.DefaultLatency()
+	case "driver":
+		latency = sim.DriverLatency()
+	default:
+		return faults, latency, fmt.Errorf("--latency must be none, demo or driver, not %q", f.latency)
+	}
+	if f.faults == "" {
+		return faults, latency, nil
+	}
+	if faults, err = sim.LoadScript(f.faults); err != nil {
+		return faults, latency, err
+	}
+	fleet, err := sim.LoadFleet(f.fleet)
+	if err != nil {
+		return faults, latency, err
+	}
+	if err := faults.Check(fleet); err != nil {
+		return faults, latency, fmt.Errorf("fault file %s: %w", f.faults, err)
+	}
+	return faults, latency, nil
+}
+
 func (f *driverFlags) openSim() (gpudrv.Driver, func() error, error) {
 	h, err := f.fleetHost()
 	if err != nil {
 		return nil, nil, err
 	}
+	faults, latency, err := f.simulated()
+	if err != nil {
+		return nil, nil, err
+	}
 	if f.dataDir != "" {
-		return closing(sim.Open(sim.Config{Dir: simDir(f.dataDir), Host: h, Latency: sim.DefaultLatency()}))
+		return closing(sim.Open(sim.Config{Dir: simDir(f.dataDir), Host: h, Latency: latency, Faults: faults}))
 	}
 	dir, err := os.MkdirTemp("", "tranche-sim-")
 	if err != nil {

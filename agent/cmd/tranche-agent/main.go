@@ -37,7 +37,7 @@ func root() *cobra.Command {
 			return bindEnv(cmd.Flags(), os.LookupEnv)
 		},
 	}
-	cmd.AddCommand(runCommand(), inspectCommand(), recordCommand(), preflightCommand())
+	cmd.AddCommand(runCommand(), inspectCommand(), recordCommand(), preflightCommand(), shimCommand())
 	return cmd
 }
 

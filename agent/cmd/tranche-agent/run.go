@@ -14,8 +14,11 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tranche-cloud/tranche/agent/node"
+	"github.com/tranche-cloud/tranche/internal/agentlink"
 	"github.com/tranche-cloud/tranche/internal/clock"
 	"github.com/tranche-cloud/tranche/nodeagent"
+	"github.com/tranche-cloud/tranche/nodeagent/gpudrv/nvml"
 	"github.com/tranche-cloud/tranche/nodeagent/gpudrv/sim"
 	"github.com/tranche-cloud/tranche/nodeagent/simhost"
 )
@@ -26,7 +29,9 @@ var version = "0.1.0-dev"
 // runFlags are the flags of run.
 type runFlags struct {
 	driver    driverFlags
+	node      nodeFlags
 	hosts     string
+	name      string
 	gateway   string
 	tokenFile string
 	bootID    string
@@ -38,27 +43,68 @@ func runCommand() *cobra.Command {
 		Use:   "run",
 		Short: "Link this host to the control plane and do what it orders",
 		Long: "Link this host to the control plane and do what it orders.\n\n" +
-			"With --driver=sim the host is one of the fleet file's, its GPUs are simulated and no\n" +
-			"container is started. --hosts=all runs every host of the fleet file in one process, each\n" +
-			"with a data folder, an identity and a stream of its own.",
+			"With --driver=sim the host is one of the fleet file's and its GPUs are simulated; say\n" +
+			"--runtime=fake to start no containers, or containerd or runc to run real ones. --hosts=all\n" +
+			"runs every host of the fleet file in one process, each with a data folder, an identity and a\n" +
+			"stream of its own. With --driver=nvml the host is this machine and tenants' programs run on it.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context()) },
 	}
 	f.driver.register(cmd.Flags())
+	f.node.register(cmd.Flags())
 	cmd.Flags().StringVar(&f.hosts, "hosts", "", "sim: \"all\" for every host of the fleet file")
+	cmd.Flags().StringVar(&f.name, "name", "", "nvml: name of this host (default: the machine's)")
 	cmd.Flags().StringVar(&f.gateway, "gateway", "https://127.0.0.1:8443", "address of the gateway")
 	cmd.Flags().StringVar(&f.tokenFile, "join-token-file", "", "file with the join token; read while the host is not enrolled")
-	cmd.Flags().StringVar(&f.bootID, "boot-id", "", "name of this boot (default: the kernel's)")
+	cmd.Flags().StringVar(&f.bootID, "boot-id", "", "sim: name of this boot (default: the kernel's)")
 	return cmd
 }
 
 func (f *runFlags) run(ctx context.Context) error {
-	if f.driver.driver != "sim" {
-		return fmt.Errorf("run needs --driver=sim: there is no container runtime for %s in this release", f.driver.driver)
-	}
 	if f.driver.dataDir == "" {
-		return errors.New("run needs --data-dir")
+		return errors.New("run needs --data-dir, the folder of the agent's state")
 	}
+	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	switch f.driver.driver {
+	case "sim":
+		return f.runFleet(ctx, log)
+	case "nvml":
+		return f.runMachine(ctx, log)
+	}
+	return fmt.Errorf("run needs --driver=nvml or sim, not %q", f.driver.driver)
+}
+
+// runMachine keeps this machine and its own GPUs.
+func (f *runFlags) runMachine(ctx context.Context, log *slog.Logger) error {
+	name := f.name
+	if name == "" {
+		var err error
+		if name, err = os.Hostname(); err != nil {
+			return fmt.Errorf("name of this host: %w", err)
+		}
+	}
+	o, err := f.node.options(f.driver.dataDir)
+	if err != nil {
+		return err
+	}
+	modes, err := f.node.gpuModes()
+	if err != nil {
+		return err
+	}
+	n, err := node.NVIDIA(ctx, node.Real{
+		Driver: nvml.Config{
+			Library: f.driver.library, SMI: f.driver.smi, MPSControl: f.node.mpsControl, LeaveSettings: f.driver.leave,
+		},
+		MPSControl: f.node.mpsControl, Modes: modes, Clock: clock.Real(), Log: log,
+	}, o)
+	if err != nil {
+		return err
+	}
+	return f.keep(ctx, name, n, log)
+}
+
+// runFleet keeps the hosts of a fleet file.
+func (f *runFlags) runFleet(ctx context.Context, log *slog.Logger) error {
 	if f.bootID == "" {
 		boot, err := nodeagent.BootID()
 		if err != nil {
@@ -66,7 +112,6 @@ func (f *runFlags) run(ctx context.Context) error {
 		}
 		f.bootID = boot
 	}
-	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	hosts, err := f.chosen()
 	if err != nil {
 		return err
@@ -90,6 +135,9 @@ func (f *runFlags) chosen() (map[string]sim.FleetHost, error) {
 		h, err := f.driver.fleetHost()
 		return map[string]sim.FleetHost{f.driver.dataDir: h}, err
 	case "all":
+		if f.node.runtime != node.Fake {
+			return nil, errors.New("--hosts=all needs --runtime=fake: real containers of several hosts on one machine would share one runtime")
+		}
 		fleet, err := sim.LoadFleet(f.driver.fleet)
 		if err != nil {
 			return nil, err
@@ -104,27 +152,50 @@ func (f *runFlags) chosen() (map[string]sim.FleetHost, error) {
 }
 
 // serve runs the agent of one simulated host until ctx ends.
-func (f *runFlags) serve(ctx context.Context, dir string, h sim.FleetHost, log *slog.Logger) (err error) {
-	host, err := openWhenFree(ctx, simhost.Config{
-		Dir: dir, Host: h, Latency: sim.DefaultLatency(), MachineBoot: f.bootID, Clock: clock.Real(), Log: log,
-	})
+func (f *runFlags) serve(ctx context.Context, dir string, h sim.FleetHost, log *slog.Logger) error {
+	o, err := f.node.options(dir)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, host.Sim.Close()) }()
-	keeper, err := nodeagent.NewKeeper(ctx, host.Host)
+	faults, latency, err := f.driver.simulated()
+	if err != nil {
+		return err
+	}
+	n, err := openWhenFree(ctx, simhost.Config{
+		Dir: dir, Host: h, Latency: latency, Faults: faults, MachineBoot: f.bootID, Clock: clock.Real(), Log: log,
+	}, o)
+	if err != nil {
+		return err
+	}
+	return f.keep(ctx, h.Name, n, log)
+}
+
+// keep runs the agent over an assembled host, and its loops, until ctx ends or one of
+// them cannot go on.
+func (f *runFlags) keep(ctx context.Context, name string, n *node.Node, log *slog.Logger) (err error) {
+	defer func() { err = errors.Join(err, n.Close()) }()
+	var agent *nodeagent.Agent
+	n.Host.Secrets = func(ctx context.Context, r agentlink.SecretsRequest) (agentlink.Secrets, error) {
+		return agent.Secrets(ctx, r)
+	}
+	keeper, err := nodeagent.NewKeeper(ctx, n.Host)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, keeper.Close()) }()
-	agent, err := nodeagent.New(nodeagent.Config{
-		Name: h.Name, Dir: dir, Gateway: f.gateway, MachineID: nodeagent.MachineID(), Version: version,
-		Token: f.token, Clock: host.Clock, Log: log,
+	agent, err = nodeagent.New(nodeagent.Config{
+		Name: name, Dir: n.Host.Dir, Gateway: f.gateway, MachineID: nodeagent.MachineID(), Version: version,
+		Token: f.token, Spool: n.Spool, Clock: n.Host.Clock, Log: log,
 	}, keeper)
 	if err != nil {
 		return err
 	}
-	return agent.Run(ctx)
+	group, ctx := errgroup.WithContext(ctx)
+	for _, run := range n.Loops(keeper) {
+		group.Go(func() error { return run(ctx) })
+	}
+	group.Go(func() error { return agent.Run(ctx) })
+	return group.Wait()
 }
 
 // Bounds of the wait for a predecessor that was killed and has not ended yet.
@@ -134,19 +205,19 @@ const (
 )
 
 // openWhenFree opens a simulated host, waiting while another process has its folder.
-func openWhenFree(ctx context.Context, cfg simhost.Config) (simhost.Host, error) {
-	ctx, cancel := context.WithTimeout(ctx, freeWithin)
+func openWhenFree(ctx context.Context, cfg simhost.Config, o node.Options) (*node.Node, error) {
+	within, cancel := context.WithTimeout(ctx, freeWithin)
 	defer cancel()
 	for {
-		h, err := simhost.Open(ctx, cfg)
+		n, err := node.Simulated(ctx, cfg, o)
 		if err == nil || !errors.Is(err, syscall.EWOULDBLOCK) {
-			return h, err
+			return n, err
 		}
 		timer := cfg.Clock.NewTimer(freeEvery)
 		select {
-		case <-ctx.Done():
+		case <-within.Done():
 			timer.Stop()
-			return simhost.Host{}, err
+			return nil, err
 		case <-timer.C():
 		}
 	}

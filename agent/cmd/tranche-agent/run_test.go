@@ -27,11 +27,16 @@ func runArgs(t *testing.T, more ...string) []string {
 
 func TestRunRefusesWhatItCannotDo(t *testing.T) {
 	for name, args := range map[string][]string{
-		"no runtime for real GPUs": {"run", "--driver=nvml", "--data-dir=x"},
-		"no data folder":           {"run", "--driver=sim"},
-		"which host":               runArgs(t),
-		"unknown host":             runArgs(t, "--host=node-9"),
-		"not all":                  runArgs(t, "--hosts=some"),
+		"fake runtime for real GPUs": {"run", "--driver=nvml", "--data-dir=x", "--runtime=fake"},
+		"real runtime, many hosts":   runArgs(t, "--hosts=all", "--runtime=containerd"),
+		"unknown runtime":            runArgs(t, "--host=node-1", "--runtime=docker"),
+		"no guest program":           runArgs(t, "--host=node-1", "--runtime=runc", "--guest=/nowhere"),
+		"odd port range":             runArgs(t, "--host=node-1", "--runtime=fake", "--ports=9"),
+		"odd deny":                   runArgs(t, "--host=node-1", "--runtime=fake", "--deny=here"),
+		"no data folder":             {"run", "--driver=sim"},
+		"which host":                 runArgs(t),
+		"unknown host":               runArgs(t, "--host=node-9"),
+		"not all":                    runArgs(t, "--hosts=some"),
 	} {
 		cmd := root()
 		cmd.SetArgs(args)
@@ -42,7 +47,7 @@ func TestRunRefusesWhatItCannotDo(t *testing.T) {
 // Without a gateway the agents of a whole fleet wait, each in its own folder, and
 // end when they are told to.
 func TestRunAllHosts(t *testing.T) {
-	args := runArgs(t, "--hosts=all")
+	args := runArgs(t, "--hosts=all", "--runtime=fake")
 	ctx, cancel := context.WithCancel(t.Context())
 	cmd := root()
 	cmd.SetArgs(args)
