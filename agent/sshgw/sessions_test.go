@@ -87,6 +87,31 @@ func TestATerminalHasItsSizeAndEnds(t *testing.T) {
 	require.Equal(t, 3, cmd.ProcessState.ExitCode(), shown.String())
 }
 
+func TestATerminalHasTheClientsModes(t *testing.T) {
+	t.Parallel()
+	h, me := setup(t), newTenant(t)
+	b := h.launch(t, me.line)
+	client, err := h.client(t, b, ssh.PublicKeys(me.signer))
+	require.NoError(t, err)
+	defer client.Close()
+	for _, tc := range []struct {
+		modes ssh.TerminalModes
+		want  []string
+	}{
+		{ssh.TerminalModes{ssh.ECHO: 0, ssh.IUTF8: 1, ssh.VERASE: 8}, []string{"-echo ", " iutf8", "erase = ^H"}},
+		{ssh.TerminalModes{ssh.ECHO: 1, ssh.IUTF8: 0, ssh.VINTR: 255}, []string{" echo ", "-iutf8", "intr = <undef>"}},
+	} {
+		run, err := client.NewSession()
+		require.NoError(t, err)
+		require.NoError(t, run.RequestPty("vt100", 24, 80, tc.modes))
+		shown, err := run.Output("stty -a")
+		require.NoError(t, err)
+		for _, want := range tc.want {
+			require.Contains(t, string(shown), want)
+		}
+	}
+}
+
 func TestAShellReadsUntilTheClientIsDone(t *testing.T) {
 	t.Parallel()
 	h, me := setup(t), newTenant(t)

@@ -24,8 +24,7 @@ type terminal struct {
 	over             atomic.Bool // the program ended
 }
 
-// openTerminal obeys a pty-req (RFC 4254 §6.2). Encoded modes are left to the kernel's
-// defaults.
+// openTerminal obeys a pty-req (RFC 4254 §6.2).
 func (s *session) openTerminal(payload []byte) bool {
 	var asked struct {
 		Term                         string
@@ -43,7 +42,7 @@ func (s *session) openTerminal(payload []byte) bool {
 	if as := s.life.as; credential(as) != nil {
 		err = errors.Join(term.keyboard.Chown(int(as.UID), int(as.GID)), term.keyboard.Chmod(0o620))
 	}
-	if err = errors.Join(err, term.size(asked.Columns, asked.Rows, asked.Width, asked.Height)); err != nil {
+	if err = errors.Join(err, term.size(asked.Columns, asked.Rows, asked.Width, asked.Height), setModes(term.keyboard, asked.Modes)); err != nil {
 		term.close()
 		return false
 	}
