@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cuda_runtime.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdarg>
@@ -22,9 +23,12 @@ inline double millis() {
   return std::chrono::duration<double, std::milli>(Clock::now() - kStarted).count();
 }
 
-// line prints one event; the format is the inside of a JSON object.
+// line prints one event; the format is the inside of a JSON object. ms counts from
+// the program's start, at is the machine's clock in ms since 1970.
 inline void line(const char* event, const char* format = "", ...) {
-  std::printf("{\"event\":\"%s\",\"ms\":%.1f", event, millis());
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const long long at = std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+  std::printf("{\"event\":\"%s\",\"pid\":%d,\"at\":%lld,\"ms\":%.1f", event, getpid(), at, millis());
   if (*format != '\0') {
     std::printf(",");
     va_list args;

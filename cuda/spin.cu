@@ -1,7 +1,7 @@
 // spin computes for a share of the time and prints how fast.
 #include "common.cuh"
 
-constexpr char kHelp[] = "spin SECONDS [DUTY_PERCENT] [REPORT_EVERY_SECONDS]";
+constexpr char kHelp[] = "spin [--hide] [--twice] SECONDS [DUTY_PERCENT] [REPORT_EVERY_SECONDS]";
 constexpr double kPeriodMs = 100;
 
 // One iteration is some 5 ms on a whole H200, in blocks so many and so short that
@@ -18,7 +18,22 @@ __global__ void burn(float* out, int rounds) {
   if (a + b == 12345.678f) *out = a;  // never, but the compiler cannot know
 }
 
+// options takes what a hostile program would do off the arguments: hide from the
+// MPS daemon, or compute in two processes.
+void options(int& argc, char**& argv) {
+  for (; argc > 1 && std::strncmp(argv[1], "--", 2) == 0; argc--, argv++) {
+    if (std::strcmp(argv[1], "--hide") == 0) {
+      unsetenv("CUDA_MPS_PIPE_DIRECTORY");
+    } else if (std::strcmp(argv[1], "--twice") == 0) {
+      if (fork() < 0) std::exit(1);
+    } else {
+      usage(kHelp);
+    }
+  }
+}
+
 int main(int argc, char** argv) {
+  options(argc, argv);
   if (argc < 2 || argc > 4) usage(kHelp);
   const double seconds = number(argv[1], 1, 86400, kHelp);
   const double duty = argc > 2 ? number(argv[2], 1, 100, kHelp) / 100.0 : 1.0;

@@ -135,10 +135,17 @@ func (r *rig) limits(t *testing.T, want mpsd.Limits) mpsd.Daemon {
 	d, err := r.mps.Ensure(t.Context(), r.uuid)
 	require.NoError(t, err)
 	t.Logf("daemon %s after %s", d.Process, time.Since(from))
+	r.cleanup(t, d)
 	from = time.Now()
 	_, err = r.mps.SetLimits(t.Context(), r.uuid, want)
 	require.NoError(t, err)
 	t.Logf("limits set and read back after %s", time.Since(from))
+	return d
+}
+
+// cleanup stops the daemon at the end and proves that nothing is left.
+func (r *rig) cleanup(t *testing.T, d mpsd.Daemon) {
+	t.Helper()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
 		defer cancel()
@@ -150,7 +157,6 @@ func (r *rig) limits(t *testing.T, want mpsd.Limits) mpsd.Daemon {
 			return err == nil && len(list) == 0
 		}, 10*time.Second, 100*time.Millisecond, "nobody is left on the GPU")
 	})
-	return d
 }
 
 // guard runs a guard over the two slices until the test ends.
@@ -189,13 +195,15 @@ func (r *rig) caught(t *testing.T, j *job, since time.Time) guard.Ended {
 
 func TestHardwareMPSLimitsHold(t *testing.T) {
 	r := newRig(t)
-	d := r.limits(t, mpsd.Limits{Percent: 25, Memory: 8192})
+	// No whole number of GiB: the daemon shows 8G and should mean what was set.
+	d := r.limits(t, mpsd.Limits{Percent: 25, Memory: 8700})
 	got, err := r.mps.Limits(t.Context(), r.uuid)
 	require.NoError(t, err)
-	require.Equal(t, mpsd.Limits{Percent: 25, Memory: 8192}, got)
+	require.Equal(t, mpsd.Limits{Percent: 25, Memory: 8700}, got)
 	j := r.run(t, "a", d.PipeDir, "allocate", "9000", "7000", "1000", "--hold", "2")
 	start := j.await(t, "start")
 	require.EqualValues(t, 32, start["sms"])
+	require.Greater(t, start["free_mib"], 8192.0)
 	require.Equal(t, false, j.await(t, "allocate")["ok"])
 	require.Equal(t, true, j.await(t, "allocate")["ok"])
 	j.await(t, "allocate")

@@ -94,12 +94,14 @@ func question() int {
 		signal.Notify(end, syscall.SIGTERM)
 		<-end
 	}
-	said, err := tell(socket(), strings.TrimSpace(string(text)))
-	if err != nil {
-		fmt.Println("Cannot find MPS control daemon process")
-		return 1
+	for line := range strings.Lines(strings.TrimSpace(string(text))) {
+		said, err := tell(socket(), strings.TrimSpace(line))
+		if err != nil {
+			fmt.Println("Cannot find MPS control daemon process")
+			return 1
+		}
+		fmt.Print(said)
 	}
-	fmt.Print(said)
 	return 0
 }
 
@@ -214,6 +216,15 @@ func (c *control) answer(words []string) (string, error) {
 	return "", nil
 }
 
+// shown is how the daemon prints a limit of so many M: in whole G, if it can.
+func shown(limit string) string {
+	n, err := strconv.Atoi(strings.TrimSuffix(limit, "M"))
+	if err != nil || n < 1024 {
+		return limit
+	}
+	return strconv.Itoa(n/1024) + "G"
+}
+
 func (c *control) limit(word func(int) string) string {
 	percent := func(s string) string { return strings.TrimSuffix(s, ".0") + ".0" }
 	switch word(0) {
@@ -222,7 +233,7 @@ func (c *control) limit(word func(int) string) string {
 		return c.defaults.percent + "\n"
 	case "set_default_device_pinned_mem_limit":
 		if !behaves("deaf") {
-			c.defaults.memory = word(2)
+			c.defaults.memory = shown(word(2))
 		}
 	case "get_default_active_thread_percentage":
 		return c.defaults.percent + "\n"
@@ -232,7 +243,7 @@ func (c *control) limit(word func(int) string) string {
 		c.limits.percent = percent(word(2))
 		return c.limits.percent + "\n"
 	case "set_device_pinned_mem_limit":
-		c.limits.memory = word(3)
+		c.limits.memory = shown(word(3))
 	case "get_active_thread_percentage":
 		return c.limits.percent + "\n"
 	case "get_device_pinned_mem_limit":

@@ -47,7 +47,7 @@ const (
 
 	privateFolder, sharedFolder, privateFile = 0o700, 0o755, 0o600
 
-	deviceFile, pipeFolder, logFolder = "device", "pipe", "log"
+	deviceFile, memoryFile, pipeFolder, logFolder = "device", "memory", "pipe", "log"
 )
 
 // usualBinaries are the places of the control program; it is never taken from PATH.
@@ -228,6 +228,9 @@ func (h *host) prepare(uuid string) error {
 		if err := os.Remove(filepath.Join(pipe, f.Name())); err != nil {
 			return err
 		}
+	}
+	if err := os.RemoveAll(filepath.Join(dir, memoryFile)); err != nil { // the last daemon's
+		return err
 	}
 	return os.WriteFile(filepath.Join(dir, deviceFile), []byte(uuid), privateFile)
 }

@@ -30,7 +30,8 @@ type Control interface {
 	Ensure(ctx context.Context, uuid string) (Daemon, error)
 	// SetLimits sets what every client gets: as the default of the next server and
 	// in the running one, which is started if there is none. It returns what the
-	// daemon says afterwards, and fails with Broken if that is not what was asked.
+	// daemon says afterwards, and fails with Broken if that is not what was asked; a
+	// daemon shows memory from 1 GiB on in whole GiB only.
 	// Clients that are connected keep their old percentage.
 	SetLimits(ctx context.Context, uuid string, want Limits) (Limits, error)
 	// Limits reads the limits of the running server, or the defaults without one.

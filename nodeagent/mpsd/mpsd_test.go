@@ -112,7 +112,7 @@ func TestADaemonIsStartedOnceAndAdopted(t *testing.T) {
 func TestLimitsAreDefaultsAndTheServers(t *testing.T) {
 	t.Parallel()
 	s, ctx := open(t), t.Context()
-	_, err := s.Ensure(ctx, device)
+	d, err := s.Ensure(ctx, device)
 	require.NoError(t, err)
 	got, err := s.Limits(ctx, device)
 	require.NoError(t, err)
@@ -126,6 +126,12 @@ func TestLimitsAreDefaultsAndTheServers(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, want, got)
 
+	_, err = tell(filepath.Join(d.PipeDir, "control"), "set_device_pinned_mem_limit 0 0 20480M")
+	require.NoError(t, err)
+	got, err = s.Limits(ctx, device)
+	require.NoError(t, err)
+	require.Equal(t, mpsd.Limits{Percent: 25, Memory: 20480}, got, "somebody else's change shows")
+
 	for _, bad := range []mpsd.Limits{{}, {Percent: 101, Memory: 1}, {Percent: 50}, {Percent: -1, Memory: 1}, {Percent: 5, Memory: -1}} {
 		_, err = s.SetLimits(ctx, device, bad)
 		refused(t, gpudrv.Invalid, err)
@@ -133,7 +139,7 @@ func TestLimitsAreDefaultsAndTheServers(t *testing.T) {
 	s.behave(t, "deaf")
 	_, err = s.SetLimits(ctx, device, mpsd.Limits{Percent: 50, Memory: units.MiB(71_000)})
 	refused(t, gpudrv.Broken, err)
-	require.ErrorContains(t, err, "35942 MiB")
+	require.ErrorContains(t, err, "35840 MiB", "what the daemon shows is not what is being set")
 }
 
 func TestClientsAreListedAndCutOff(t *testing.T) {

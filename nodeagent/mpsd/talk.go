@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,11 +29,12 @@ const (
 	maxAnswer  = 1 << 20
 )
 
-// ask gives one command to a daemon and returns its answer without spaces around.
+// ask gives a command to a daemon, or several with "\n" between them, and returns
+// the answer without spaces around.
 func (h *host) ask(ctx context.Context, op, uuid string, words ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, h.timeout)
 	defer cancel()
-	command := strings.Join(words, " ")
+	command := strings.ReplaceAll(strings.Join(words, " "), " \n ", "\n")
 	cmd := exec.CommandContext(ctx, h.binary)
 	cmd.Env = h.environment(uuid)
 	cmd.Dir = "/"
@@ -104,21 +106,22 @@ func parsePercent(text string) (int, error) {
 
 var memoryUnits = map[byte]uint64{'K': 1 << 10, 'M': 1 << 20, 'G': 1 << 30}
 
-// parseMemory reads "8G", "8192M", "8192MB" or bytes; nothing or 0 is no limit.
-func parseMemory(text string) (units.MiB, error) {
+// parseMemory reads "8G", "8192M", "8192MB" or bytes, and in which unit the
+// daemon rounded it; nothing or 0 is no limit.
+func parseMemory(text string) (memory, unit units.MiB, err error) {
 	word := strings.TrimSuffix(strings.ToUpper(lastWord(text)), "B")
 	if word == "" || strings.Contains(strings.ToLower(text), "not set") {
-		return 0, nil
+		return 0, 1, nil
 	}
-	unit := uint64(1)
+	size := uint64(1)
 	if u, ok := memoryUnits[word[len(word)-1]]; ok {
-		unit, word = u, word[:len(word)-1]
+		size, word = u, word[:len(word)-1]
 	}
 	n, err := strconv.ParseUint(word, 10, 64)
-	if err != nil || n > math.MaxInt64/unit {
-		return 0, fmt.Errorf("%q is no amount of memory", shorten(text))
+	if err != nil || n > math.MaxInt64/size {
+		return 0, 0, fmt.Errorf("%q is no amount of memory", shorten(text))
 	}
-	return units.FromBytes(n * unit), nil
+	return units.FromBytes(n * size), max(units.FromBytes(size), 1), nil
 }
 
 // servers lists the process numbers of the running servers.
@@ -188,26 +191,23 @@ func (h *host) SetLimits(ctx context.Context, uuid string, want Limits) (Limits,
 	ctx, cancel := context.WithTimeout(ctx, slow*h.timeout)
 	defer cancel()
 	percent, memory := strconv.Itoa(want.Percent), strconv.FormatInt(int64(want.Memory), 10)+"M"
-	for _, command := range [][]string{
-		{"set_default_active_thread_percentage", percent},
-		{"set_default_device_pinned_mem_limit", ownDevice, memory},
-	} {
-		if _, err := h.ask(ctx, op, uuid, command...); err != nil {
-			return Limits{}, err
-		}
+	_, err := h.ask(ctx, op, uuid, "set_default_active_thread_percentage", percent, "\n",
+		"set_default_device_pinned_mem_limit", ownDevice, memory)
+	if err != nil {
+		return Limits{}, err
+	}
+	if err := h.note(uuid, want.Memory); err != nil {
+		return Limits{}, err
 	}
 	server, err := h.ensureServer(ctx, uuid)
 	if err != nil {
 		return Limits{}, err
 	}
 	id := strconv.Itoa(server)
-	for _, command := range [][]string{
-		{"set_active_thread_percentage", id, percent},
-		{"set_device_pinned_mem_limit", id, ownDevice, memory},
-	} {
-		if _, err := h.ask(ctx, op, uuid, command...); err != nil {
-			return Limits{}, err
-		}
+	_, err = h.ask(ctx, op, uuid, "set_active_thread_percentage", id, percent, "\n",
+		"set_device_pinned_mem_limit", id, ownDevice, memory)
+	if err != nil {
+		return Limits{}, err
 	}
 	for _, of := range []int{0, server} {
 		got, err := h.read(ctx, uuid, of)
@@ -232,23 +232,62 @@ func (h *host) read(ctx context.Context, uuid string, server int) (Limits, error
 		percentQuestion = []string{"get_active_thread_percentage", id}
 		memoryQuestion = []string{"get_device_pinned_mem_limit", id, ownDevice}
 	}
-	said, err := h.ask(ctx, op, uuid, percentQuestion...)
+	saidPercent, saidMemory, err := h.both(ctx, op, uuid, percentQuestion, memoryQuestion)
 	if err != nil {
 		return Limits{}, err
 	}
-	percent, err := parsePercent(said)
+	percent, err := parsePercent(saidPercent)
 	if err != nil {
 		return Limits{}, gpudrv.Refuse(gpudrv.Broken, op, uuid, "read percentage").Because(err)
 	}
-	said, err = h.ask(ctx, op, uuid, memoryQuestion...)
-	if err != nil {
-		return Limits{}, err
-	}
-	memory, err := parseMemory(said)
+	memory, unit, err := parseMemory(saidMemory)
 	if err != nil {
 		return Limits{}, gpudrv.Refuse(gpudrv.Broken, op, uuid, "read memory limit").Because(err)
 	}
-	return Limits{Percent: percent, Memory: memory}, nil
+	return Limits{Percent: percent, Memory: h.exact(uuid, memory, unit)}, nil
+}
+
+// both asks two questions at once, which halves the time. An answer may be empty
+// and is then no line; where the lines do not tell which is which, the questions
+// are asked one after the other.
+func (h *host) both(ctx context.Context, op, uuid string, first, second []string) (a, b string, err error) {
+	together := append(append(slices.Clone(first), "\n"), second...)
+	said, err := h.ask(ctx, op, uuid, together...)
+	if err != nil {
+		return "", "", err
+	}
+	if a, b, ok := strings.Cut(said, "\n"); ok && !strings.Contains(b, "\n") {
+		return a, b, nil
+	}
+	if a, err = h.ask(ctx, op, uuid, first...); err != nil {
+		return "", "", err
+	}
+	b, err = h.ask(ctx, op, uuid, second...)
+	return a, b, err
+}
+
+// note keeps the memory limit that is being set: the daemon prints whole GiB from
+// 1 GiB on, so the rest cannot be read back from it.
+func (h *host) note(uuid string, memory units.MiB) error {
+	text := strconv.FormatInt(int64(memory), 10)
+	if err := os.WriteFile(filepath.Join(h.folder(uuid), memoryFile), []byte(text), privateFile); err != nil {
+		return gpudrv.Refuse(gpudrv.Broken, "mps_set_limits", uuid, "note the limit").Because(err)
+	}
+	return nil
+}
+
+// exact is what was set, if the daemon shows that as far as it shows anything;
+// else what it shows.
+func (h *host) exact(uuid string, shown, unit units.MiB) units.MiB {
+	raw, err := os.ReadFile(filepath.Join(h.folder(uuid), memoryFile))
+	if err != nil {
+		return shown
+	}
+	set, err := strconv.ParseInt(string(raw), 10, 64)
+	if off := units.MiB(set) - shown; err != nil || shown == 0 || off >= unit || off <= -unit {
+		return shown
+	}
+	return units.MiB(set)
 }
 
 // Limits implements Control.
