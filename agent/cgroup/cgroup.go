@@ -49,6 +49,9 @@ func Open(root string) (*Tree, error) {
 	return &Tree{root: root}, nil
 }
 
+// Root is the mount.
+func (t *Tree) Root() string { return t.root }
+
 // V2 reports the unified hierarchy.
 func (t *Tree) V2() bool { return t.v2 }
 
@@ -76,16 +79,41 @@ func (t *Tree) folders(group string) ([]string, error) {
 	return out, nil
 }
 
-// Create makes a group in every hierarchy; it may be there.
+// Create makes a group in every hierarchy; it may be there. In the unified one its
+// ancestors hand every controller down, without which it would count nothing.
 func (t *Tree) Create(group string) error {
 	folders, err := t.folders(group)
 	if err != nil {
 		return err
 	}
+	if t.v2 {
+		if err := t.handDown(group); err != nil {
+			return fmt.Errorf("make cgroup %s: %w", group, err)
+		}
+	}
 	for _, f := range folders {
 		if err := os.MkdirAll(f, 0o755); err != nil {
 			return fmt.Errorf("make cgroup %s: %w", group, err)
 		}
+	}
+	return nil
+}
+
+func (t *Tree) handDown(group string) error {
+	text, err := os.ReadFile(filepath.Join(t.root, "cgroup.controllers"))
+	if err != nil {
+		return err
+	}
+	dir := t.root
+	for _, part := range strings.Split(strings.TrimPrefix(group, "/"), "/") {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+		for _, controller := range strings.Fields(string(text)) {
+			// One that cannot be handed down is a counter less, which Stats says.
+			_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+controller), 0o600)
+		}
+		dir = filepath.Join(dir, part)
 	}
 	return nil
 }

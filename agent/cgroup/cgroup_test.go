@@ -79,6 +79,17 @@ func TestCountersOfBothHierarchies(t *testing.T) {
 	require.True(t, cgroup.Gone(err))
 }
 
+func TestControllersAreHandedDown(t *testing.T) {
+	tr := tree(t, map[string]string{"cgroup.controllers": "pids\n", "cgroup.subtree_control": "", "tranche/cgroup.subtree_control": ""})
+	require.NoError(t, tr.Create("/tranche/a"))
+	for _, dir := range []string{"", "tranche"} {
+		text, err := os.ReadFile(filepath.Join(tr.Root(), dir, "cgroup.subtree_control"))
+		require.NoError(t, err)
+		require.Equal(t, "+pids", string(text))
+	}
+	require.NoFileExists(t, filepath.Join(tr.Root(), "tranche", "a", "cgroup.subtree_control"), "not to its own children")
+}
+
 // Groups of others are never touched, whatever is asked.
 func TestForeignGroupsAreRefused(t *testing.T) {
 	tr := tree(t, map[string]string{"memory/system/x": ""})

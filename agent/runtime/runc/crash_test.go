@@ -76,7 +76,7 @@ func TestAgentIsKilledAtAnyStep(t *testing.T) {
 	p := b.place(t, t.TempDir())
 	const name = "asg_doomed"
 	states := map[runtime.State]int{}
-	for i := range 12 {
+	for i := range 9 {
 		cmd, out := agent(t, order{Place: p, Spec: spec(b, name), Stop: true})
 		if i%2 == 1 {
 			require.True(t, out.Scan(), "started")

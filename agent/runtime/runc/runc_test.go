@@ -14,6 +14,7 @@ import (
 	"github.com/tranche-cloud/tranche/agent/images"
 	"github.com/tranche-cloud/tranche/agent/images/imagestest"
 	"github.com/tranche-cloud/tranche/agent/runtime/runc"
+	"github.com/tranche-cloud/tranche/internal/units"
 	"github.com/tranche-cloud/tranche/nodeagent"
 	"github.com/tranche-cloud/tranche/nodeagent/runtime"
 	"github.com/tranche-cloud/tranche/nodeagent/runtime/runtimetest"
@@ -55,7 +56,7 @@ func (p place) openWith(binary string) (*runc.Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	store, err := images.Open(images.Config{Dir: p.Layers, RunDir: filepath.Join(p.Run, "rootfs"), Registry: registry, Disk: 64})
+	store, err := images.Open(images.Config{Dir: p.Layers, RunDir: filepath.Join(p.Run, "rootfs"), Registry: registry, Disk: disk()})
 	if err != nil {
 		return nil, err
 	}
@@ -67,6 +68,14 @@ func (p place) openWith(binary string) (*runc.Driver, error) {
 		Dir: p.Dir, RunDir: p.Run, Runc: binary, Shim: []string{self, "runc-shim"}, Images: store,
 		CDIDirs: []string{p.CDI}, BootID: p.BootID, LogLimit: logLimit, Grace: time.Second,
 	})
+}
+
+// disk is a small one where the machine has loop devices.
+func disk() units.MiB {
+	if _, err := os.Stat("/dev/loop-control"); err != nil {
+		return images.Unbounded
+	}
+	return 64
 }
 
 // bench has the images, pulled once for all tests of it.
