@@ -172,7 +172,7 @@ func TestCreateDefaultsAndRefusals(t *testing.T) {
 		"offer.unknown":      func(n *app.NewInstance) { n.Offer = "nothing" },
 		"offer.unknown ":     func(n *app.NewInstance) { n.Offer = "disabled" },
 		"offer.unavailable":  func(n *app.NewInstance) { n.Offer = "exotic" },
-		"request.invalid":    func(n *app.NewInstance) { n.Recovery = "restart" },
+		"request.invalid":    func(n *app.NewInstance) { n.Recovery = "sometimes" },
 		"request.invalid ":   func(n *app.NewInstance) { n.Env = []app.EnvVar{{Name: "A"}, {Name: "A"}} },
 	} {
 		in := s.wish("fine")

@@ -111,7 +111,7 @@ func (n NewInstance) accepted(at time.Time) Instance {
 	return Instance{
 		ID: n.ID, Project: n.Project, Name: n.Name, Offer: n.Offer.ID, Pool: n.Offer.Pool, SKU: n.Offer.SKU,
 		Image: n.Image, Command: n.Command, Env: n.Env, Labels: n.Labels, ClientToken: n.ClientToken, Recovery: n.Recovery,
-		SSHKeys: n.SSHKeys, Ports: n.Ports, Shm: n.Shm, Login: n.Login,
+		SSHKeys: n.SSHKeys, Ports: n.Ports, Shm: n.Shm, Login: n.Login, Interruptions: []Interruption{},
 		Desired: instance.WantRunning, Status: instance.Queued, Generation: 1, Revision: 1,
 		Operation: Operation{ID: n.Operation, Kind: "instance.create", Status: OperationQueued},
 		Price:     *n.Offer.Price, Simulated: n.Simulated, CreatedAt: at, At: at,
