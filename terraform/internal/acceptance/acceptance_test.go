@@ -69,6 +69,37 @@ func TestCreateSecondPlanEmptyImportDestroy(t *testing.T) {
 	require.Equal(t, 1, s.creates)
 }
 
+func TestKeysChangeInPlaceAndPortsAreShown(t *testing.T) {
+	s := serve(t)
+	with := func(key string) string {
+		return `
+resource "tranche_instance" "notebook" {
+  offer    = "h200-mig-1g-16gib"
+  image    = "ghcr.io/acme/notebook:1"
+  ssh_keys = ["` + key + `\n"]
+  ports    = [{ container_port = 8888 }, { container_port = 53, protocol = "udp" }]
+}`
+	}
+	resource.UnitTest(t, resource.TestCase{
+		ProtoV6ProviderFactories: providers,
+		Steps: []resource.TestStep{
+			{Config: with("ssh-ed25519 AAAA me"), Check: resource.ComposeAggregateTestCheckFunc(
+				resource.TestCheckResourceAttr("tranche_instance.notebook", "endpoints.0.kind", "ssh"),
+				resource.TestCheckResourceAttr("tranche_instance.notebook", "endpoints.0.port", "2222"),
+				resource.TestCheckResourceAttr("tranche_instance.notebook", "endpoints.2.container_port", "53"),
+				resource.TestCheckResourceAttr("tranche_instance.notebook", "endpoints.2.protocol", "udp"),
+			)},
+			{Config: with("ssh-ed25519 AAAA me"), ConfigPlanChecks: emptyPlan()},
+			{Config: with("ssh-ed25519 BBBB me"), ConfigPlanChecks: resource.ConfigPlanChecks{PreApply: []plancheck.PlanCheck{
+				plancheck.ExpectResourceAction("tranche_instance.notebook", plancheck.ResourceActionUpdate),
+			}}},
+			{Config: with("ssh-ed25519 BBBB me"), ConfigPlanChecks: emptyPlan()},
+		},
+	})
+	require.Equal(t, 1, s.creates)
+	require.Equal(t, 1, s.patches)
+}
+
 func TestARefusedStartReachesTheUserAndLeavesNoOrphan(t *testing.T) {
 	s := serve(t)
 	s.fate = func(n int) (string, string, string) {

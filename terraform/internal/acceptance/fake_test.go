@@ -16,6 +16,7 @@ type service struct {
 	mu        sync.Mutex
 	instances map[string]map[string]any
 	creates   int
+	patches   int
 	fate      func(n int) (status, code, detail string) // of the n-th created instance
 	refuse    func(r *http.Request) (status int, code string)
 }
@@ -55,9 +56,37 @@ func (s *service) handle(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodDelete:
 		s.instances[id]["status"], s.instances[id]["transitioning"] = "deleted", false
 		answer(w, 202, s.instances[id])
+	case r.Method == http.MethodPatch:
+		var in map[string]any
+		_ = json.NewDecoder(r.Body).Decode(&in)
+		s.patches++
+		s.instances[id]["ssh_keys"] = trimmed(in["ssh_keys"])
+		answer(w, 200, s.instances[id])
 	default:
 		answer(w, 200, s.instances[id])
 	}
+}
+
+// published fills in the protocol, as the service does.
+func published(ports any) []any {
+	all, _ := ports.([]any)
+	out := []any{}
+	for _, p := range all {
+		one, _ := p.(map[string]any)
+		out = append(out, map[string]any{"container_port": one["container_port"], "protocol": or(one["protocol"], "tcp")})
+	}
+	return out
+}
+
+func endpoints(ports any) []any {
+	out := []any{map[string]any{"kind": "ssh", "protocol": "tcp", "host": "gpu-01", "port": 2222, "container_port": nil,
+		"user": "inst", "host_key": "ssh-ed25519 AAAA"}}
+	for n, p := range published(ports) {
+		one, _ := p.(map[string]any)
+		out = append(out, map[string]any{"kind": "port", "protocol": one["protocol"], "host": "gpu-01", "port": 30000 + n,
+			"container_port": one["container_port"], "user": nil, "host_key": nil})
+	}
+	return out
 }
 
 func (s *service) create(w http.ResponseWriter, r *http.Request) {
@@ -75,6 +104,7 @@ func (s *service) create(w http.ResponseWriter, r *http.Request) {
 	i := map[string]any{
 		"id": id, "project": "proj_1", "name": or(in["name"], id[len(id)-8:]), "offer": in["offer"], "image": in["image"],
 		"command": or(in["command"], []any{}), "labels": or(in["labels"], map[string]any{}), "env": envView(in["env"]),
+		"ssh_keys": trimmed(in["ssh_keys"]), "ports": published(in["ports"]), "endpoints": endpoints(in["ports"]),
 		"client_token": in["client_token"], "recovery": "stop", "status": status, "ready": status == "running",
 		"transitioning": status == "placing", "generation": 1, "operation": nil, "gpus": []any{}, "billed": []any{}, "actions": []any{},
 		"isolation":      map[string]any{"gpu": "partitioned", "host": "shared_kernel"},
@@ -150,4 +180,15 @@ func answer(w http.ResponseWriter, status int, v any) {
 func problem(w http.ResponseWriter, status int, code, detail string) {
 	answer(w, status, map[string]any{"type": "t", "title": "T", "status": status, "detail": detail, "code": code,
 		"instance": "urn:tranche:request:req_1", "request_id": "req_1", "retryable": false})
+}
+
+// trimmed gives keys in the form in which the service keeps them.
+func trimmed(keys any) []any {
+	all, _ := keys.([]any)
+	out := []any{}
+	for _, k := range all {
+		text, _ := k.(string)
+		out = append(out, strings.TrimSpace(text))
+	}
+	return out
 }

@@ -22,6 +22,9 @@ type model struct {
 	Env           types.Map    `tfsdk:"env"`
 	Labels        types.Map    `tfsdk:"labels"`
 	ClientToken   types.String `tfsdk:"client_token"`
+	SSHKeys       types.List   `tfsdk:"ssh_keys"`
+	Ports         types.List   `tfsdk:"ports"`
+	Endpoints     types.List   `tfsdk:"endpoints"`
 	Status        types.String `tfsdk:"status"`
 	IsolationGPU  types.String `tfsdk:"isolation_gpu"`
 	IsolationHost types.String `tfsdk:"isolation_host"`
@@ -60,6 +63,7 @@ func (m *model) read(i client.Instance) {
 		m.Labels = types.MapValueMust(types.StringType, labels)
 	}
 	m.readEnv(i)
+	m.readAccess(i)
 }
 
 // readEnv notices variables that appeared or vanished; values it keeps.

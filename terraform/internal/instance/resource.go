@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -121,6 +122,12 @@ func creation(ctx context.Context, m model) (client.InstanceCreate, diag.Diagnos
 		}
 		in.Env = &vars
 	}
+	if keys := m.keys(); len(keys) > 0 {
+		in.SshKeys = &keys
+	}
+	if ports := m.ports(); len(ports) > 0 {
+		in.Ports = &ports
+	}
 	return in, diags
 }
 
@@ -143,16 +150,27 @@ func (r *instance) Read(ctx context.Context, req resource.ReadRequest, resp *res
 	resp.Diagnostics.Append(resp.State.Set(ctx, &m)...)
 }
 
-// Update has nothing to send: what can change in place is how long to wait.
+// Update sends the SSH keys; what else can change in place is how long to wait.
 func (r *instance) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
 	var m model
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &m)...)
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	i, err := r.api.GetInstance(ctx, projectOf(m), m.ID.ValueString())
+	var before model
+	resp.Diagnostics.Append(req.State.Get(ctx, &before)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	var i client.Instance
+	var err error
+	if keys := m.keys(); slices.Equal(keys, before.keys()) {
+		i, err = r.api.GetInstance(ctx, projectOf(m), m.ID.ValueString())
+	} else {
+		i, err = r.api.UpdateInstance(ctx, projectOf(m), m.ID.ValueString(), client.InstancePatch{SshKeys: &keys})
+	}
 	if err != nil {
-		resp.Diagnostics.AddError("The instance cannot be read", err.Error())
+		resp.Diagnostics.AddError("The instance was not changed", err.Error())
 		return
 	}
 	m.read(i)
