@@ -147,6 +147,11 @@ func (r *Registry) describe(ref name.Reference, source v1.Image) (Image, error) 
 	return image, nil
 }
 
+// Classify gives an error of reading Resolved.Source its kind.
+func (r *Registry) Classify(ctx context.Context, found Resolved, err error) error {
+	return classify(ctx, found.Reference, err)
+}
+
 // classify gives an error of a registry its kind.
 func classify(ctx context.Context, reference string, err error) error {
 	if _, ok := errors.AsType[*runtime.Error](err); ok {

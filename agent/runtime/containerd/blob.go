@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/pkg/archive/compression"
@@ -65,17 +66,22 @@ func (p *puller) layer(ctx context.Context, layer v1.Descriptor, diff v1.Hash) e
 		p.have += layer.Size
 		return nil
 	}
-	remote, err := p.found.Source.LayerByDigest(layer.Digest)
+	stream, err := p.open(layer.Digest)
 	if err != nil {
-		return err
-	}
-	stream, err := remote.Compressed()
-	if err != nil {
-		return err
+		return p.d.cfg.Images.Classify(ctx, p.found, err)
 	}
 	labels := map[string]string{p.source: "1", labelDiff: diff.String()}
 	err = p.store(ctx, descriptor(layer), labels, func(into io.Writer) error { return p.check(ctx, stream, into, layer, diff) })
 	return errors.Join(err, stream.Close())
+}
+
+// open asks the registry for a layer.
+func (p *puller) open(layer v1.Hash) (io.ReadCloser, error) {
+	remote, err := p.found.Source.LayerByDigest(layer)
+	if err != nil {
+		return nil, err
+	}
+	return remote.Compressed()
 }
 
 // check copies a layer while it looks at what is inside: whoever reads the stream to
@@ -88,7 +94,7 @@ func (p *puller) check(ctx context.Context, stream io.Reader, into io.Writer, la
 		r.CloseWithError(err)
 		inspected <- err
 	}()
-	_, err := io.Copy(io.MultiWriter(meter{p, into}, w), reader{ctx, stream})
+	_, err := io.Copy(io.MultiWriter(meter{p, into}, w), reader{ctx, p, stream})
 	w.CloseWithError(err)
 	if found := <-inspected; found != nil {
 		return found
@@ -96,17 +102,26 @@ func (p *puller) check(ctx context.Context, stream io.Reader, into io.Writer, la
 	return err
 }
 
-// reader ends with its context.
+// reader ends with its context, and says whose fault a broken stream is.
 type reader struct {
-	ctx context.Context
-	io.Reader
+	ctx  context.Context
+	p    *puller
+	from io.Reader
 }
 
 func (r reader) Read(b []byte) (int, error) {
-	if err := r.ctx.Err(); err != nil {
-		return 0, err
+	err := r.ctx.Err()
+	n := 0
+	if err == nil {
+		n, err = r.from.Read(b)
 	}
-	return r.Reader.Read(b)
+	if err == nil || errors.Is(err, io.EOF) {
+		return n, err
+	}
+	if strings.Contains(err.Error(), "error verifying") { // its type is the library's own
+		return n, runtime.Refuse(runtime.ImageInvalid, "pull", "", "the registry sends other bytes than it names").Because(err)
+	}
+	return n, r.p.d.cfg.Images.Classify(r.ctx, r.p.found, err)
 }
 
 // inspect reads a compressed layer to its end: it must be the archive that the image

@@ -13,6 +13,7 @@ package containerd
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -36,7 +37,7 @@ const (
 	maxGrace           = 10 * time.Second
 )
 
-// Config opens a driver. BootID, Uptime, Clock, Host, Images and Logger must be set.
+// Config opens a driver. BootID, Uptime, Clock, Host and Images must be set.
 type Config struct {
 	Address     string // of the daemon's socket, absolute; "" is DefaultAddress
 	Namespace   string // "" is DefaultNamespace
@@ -52,8 +53,8 @@ type Config struct {
 	// Grace is how long a process may take from SIGTERM on; 0 and everything above
 	// ten seconds is ten seconds.
 	Grace time.Duration
-	// Logger is the absolute path of a binary that runs Log for LogCommand: the agent's
-	// own.
+	// Logger is the absolute path of a binary that runs Log for LogCommand; "" is this
+	// process's own.
 	Logger string
 	// LogLimit bounds a container's log; 0 is DefaultLogLimit. A full log becomes LOG.1
 	// in place of the one before.
@@ -86,6 +87,13 @@ func Open(cfg Config) (*Driver, error) {
 	fill(&cfg.LogLimit, DefaultLogLimit)
 	if cfg.Grace <= 0 || cfg.Grace > maxGrace {
 		cfg.Grace = maxGrace
+	}
+	if cfg.Logger == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return nil, runtime.Refuse(runtime.Broken, "open", "", "find the own binary").Because(err)
+		}
+		cfg.Logger = self
 	}
 	for _, path := range []string{cfg.Address, cfg.StateDir, cfg.Logger} {
 		if !filepath.IsAbs(path) {

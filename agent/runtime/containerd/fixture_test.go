@@ -66,11 +66,9 @@ func (l *lab) config(t *testing.T, dir string) containerd.Config {
 	require.NoError(t, err)
 	boot, err := nodeagent.BootID()
 	require.NoError(t, err)
-	self, err := os.Executable()
-	require.NoError(t, err)
 	return containerd.Config{
-		Logger: self, LogLimit: logLimit,
-		Address: l.daemon.Address, StateDir: dir, CDIDirs: []string{l.cdi}, Host: host, Images: l.images,
+		LogLimit: logLimit,
+		Address:  l.daemon.Address, StateDir: dir, CDIDirs: []string{l.cdi}, Host: host, Images: l.images,
 		BootID: boot, Uptime: nodeagent.Uptime, Clock: clock.Real(), Grace: time.Second,
 	}
 }

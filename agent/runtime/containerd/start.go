@@ -94,6 +94,7 @@ func (d *Driver) make(ctx context.Context, s runtime.Spec) (runtime.Container, e
 	if err != nil {
 		return runtime.Container{}, err
 	}
+	oci.Learn(s, image.digest, image.config)
 	c, err := d.create(ctx, s, image, user)
 	if err != nil {
 		return runtime.Container{}, err
@@ -146,15 +147,30 @@ func (d *Driver) launch(ctx context.Context, s runtime.Spec, c client.Container,
 			return runtime.Container{}, attachFailed(s.Name, err)
 		}
 	}
-	if err := task.Start(ctx); err != nil {
+	made, err := d.begin(ctx, c, task)
+	if err != nil {
 		return runtime.Container{}, launched("start", s.Name, err)
+	}
+	return made, nil
+}
+
+// begin starts the process and writes down when, before anybody may write down when
+// it ended: no end is before its start.
+func (d *Driver) begin(ctx context.Context, c client.Container, task client.Task) (runtime.Container, error) {
+	release, err := d.records.lock(ctx, c.ID())
+	if err != nil {
+		return runtime.Container{}, err
+	}
+	defer release()
+	if err := task.Start(ctx); err != nil {
+		return runtime.Container{}, err
 	}
 	started := d.cfg.Uptime().Truncate(time.Microsecond)
 	labels, err := c.SetLabels(ctx, map[string]string{labelStarted: micros(started)})
 	if err != nil {
 		return runtime.Container{}, err
 	}
-	made, err := recorded(s.Name, labels)
+	made, err := recorded(c.ID(), labels)
 	made.State, made.PID = runtime.Running, int(task.Pid())
 	return made, err
 }
