@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/tranche-cloud/tranche/internal/auth"
 	"github.com/tranche-cloud/tranche/internal/id"
+	"github.com/tranche-cloud/tranche/internal/sshcert"
 	"github.com/tranche-cloud/tranche/internal/store"
 )
 
@@ -93,6 +95,16 @@ func TestATenantGetsIn(t *testing.T) {
 	require.NoError(t, err)
 	signed := parsed.(*ssh.Certificate)
 	require.Equal(t, []string{made.text("id")}, signed.ValidPrincipals)
+	var authority string
+	require.NoError(t, l.db.OwnerPool(t).QueryRow(t.Context(), `select public_key from ssh_authorities where current`).Scan(&authority))
+	trusted, err := sshcert.ParseKey(authority)
+	require.NoError(t, err)
+	i, err := id.Parse[id.Instance](made.text("id"))
+	require.NoError(t, err)
+	grant, err := sshcert.Verify([]ssh.PublicKey{trusted.PublicKey}, signed, i, netip.MustParseAddr("203.0.113.7"), time.Now())
+	require.NoError(t, err, "as the gateway of the host does")
+	require.Equal(t, sshcert.Shell, grant.Kind)
+	require.Contains(t, grant.Holder, "key/"+acme.key)
 	until, err := time.Parse(time.RFC3339Nano, got.text("valid_until"))
 	require.NoError(t, err)
 	require.InDelta(t, 300, time.Until(until).Seconds(), 10)

@@ -205,3 +205,58 @@ func TestAnAddressMustBeHTTP(t *testing.T) {
 		require.Error(t, err, bad)
 	}
 }
+
+func TestAChangeOfModeIsFollowedToItsEnd(t *testing.T) {
+	t.Parallel()
+	answers := []string{"running", "running", "failed"}
+	var calls atomic.Int32
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			var in map[string]any
+			_ = json.NewDecoder(r.Body).Decode(&in)
+			if in["dry_run"] == true {
+				_, _ = w.Write([]byte(`{"gpu":"gpu_1","to":"mig"}`))
+				return
+			}
+			if r.Header.Get("If-Match") != `"g3"` {
+				problem(w, 428, "precondition.required")
+				return
+			}
+			w.WriteHeader(http.StatusAccepted)
+			_, _ = w.Write([]byte(`{"id":"op_1","status":"running"}`))
+			return
+		}
+		n := int(calls.Add(1)) - 1
+		_, _ = w.Write([]byte(`{"id":"op_1","kind":"gpu.set_mode","status":"` + answers[min(n, 2)] + `",
+			"problem":{"code":"gpu.mode_failed","detail":"It did not.","suggestion":"Look."}}`))
+	})
+	yes := true
+	in := client.GPUModeChange{Mode: "mig", WhenEmpty: &yes, DryRun: &yes}
+	op, err := c.Admin().SetGPUMode(t.Context(), "gpu_1", in, client.IfGeneration(3))
+	require.NoError(t, err, "a dry run is asked for by its own method")
+	require.Equal(t, "op_1", op.Id)
+	effect, err := c.Admin().GPUModeEffect(t.Context(), "gpu_1", client.GPUModeChange{Mode: "mig", WhenEmpty: &yes})
+	require.NoError(t, err)
+	require.Equal(t, "mig", effect.To)
+
+	_, err = c.Admin().WaitOperation(t.Context(), "op_1")
+	var ended *client.OperationError
+	require.ErrorAs(t, err, &ended)
+	require.Equal(t, "gpu.mode_failed", client.CodeOf(err))
+	require.EqualError(t, err, "gpu.set_mode failed: It did not. Look. (gpu.mode_failed, operation op_1)")
+	require.EqualValues(t, 3, calls.Load())
+}
+
+func TestSamplesAskForTheirSpan(t *testing.T) {
+	t.Parallel()
+	var asked []string
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.URL.Query().Get("from")+" "+r.URL.Query().Get("to"))
+		_, _ = w.Write([]byte(`{"items":[{"source":"gpm","readings":{"sm_util_ppm":7}}]}`))
+	})
+	at := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	all, err := client.Collect(c.Samples(t.Context(), "-", "inst_1", at, time.Time{}))
+	require.NoError(t, err)
+	require.EqualValues(t, 7, all[0].Readings["sm_util_ppm"])
+	require.Equal(t, []string{"2026-11-30T12:00:00Z "}, asked)
+}

@@ -44,7 +44,7 @@ func (a *App) ListEvents(ctx context.Context, _ Caller, f EventFilter, p Page) (
 	cut := paged(rows, p.Size, func(e store.EventRow) string { return e.Place })
 	out := List[Event]{Next: cut.Next}
 	for _, e := range cut.Items {
-		out.Items = append(out.Items, Event{EventRow: e, Subject: subjectText(e.Type, e.Subject)})
+		out.Items = append(out.Items, Event{EventRow: e, Subject: subjectText(e)})
 	}
 	return out, nil
 }
@@ -59,6 +59,8 @@ func subjectID(text string) ([16]byte, bool) {
 		out, err = asBytes[id.Host](text)
 	case "gpu":
 		out, err = asBytes[id.GPU](text)
+	case "asg":
+		out, err = asBytes[id.Assignment](text)
 	case "inst":
 		out, err = asBytes[id.Instance](text)
 	case "op":
@@ -79,21 +81,26 @@ func asBytes[I interface{ ~[16]byte }, P interface {
 	return [16]byte(v), err
 }
 
-// subjectText names what an event is about: the word before the first dot of its type
-// is the noun, and what an event of a session or a client is about is an instance.
-func subjectText(eventType string, subject [16]byte) string {
-	noun, _, _ := strings.Cut(eventType, ".")
-	switch noun {
-	case "host", "agent":
-		return id.Host(subject).String()
-	case "gpu":
-		return id.GPU(subject).String()
-	case "instance", "session", "client", "slice", "run":
-		return id.Instance(subject).String()
-	case "operation":
-		return id.Operation(subject).String()
-	case "invoice":
-		return id.Invoice(subject).String()
+// subjectText names what an event is about. The row has no noun: what the control plane
+// tells is named by the word before the first dot of its type, what a host tells by the
+// host that is among its facts.
+func subjectText(e store.EventRow) string {
+	noun, _, _ := strings.Cut(e.Type, ".")
+	on, ofHost := e.Data["host"].(string)
+	_, ofRun := e.Data["instance"].(string)
+	switch {
+	case noun == "operation":
+		return id.Operation(e.Subject).String()
+	case noun == "invoice":
+		return id.Invoice(e.Subject).String()
+	case noun == "instance", !e.Org.IsZero():
+		return id.Instance(e.Subject).String()
+	case noun == "host", ofHost && on == id.Host(e.Subject).String():
+		return id.Host(e.Subject).String()
+	case ofRun:
+		return id.Assignment(e.Subject).String()
+	case noun == "gpu", ofHost:
+		return id.GPU(e.Subject).String()
 	}
-	return uuid.UUID(subject).String()
+	return uuid.UUID(e.Subject).String()
 }

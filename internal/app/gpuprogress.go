@@ -57,11 +57,11 @@ func (a *App) modeStep(ctx context.Context, g id.GPU) (step host.ModeStep, holde
 		step, holders = host.NextMode(modeView(m, sight), now), sight.Holders
 		switch step.Do {
 		case host.DoSwitch:
-			m.Status = store.ModeSwitching
+			m.Status = host.ModeSwitching
 		case host.DoSucceed:
-			m.Status, m.NextWakeAt = store.ModeSucceeded, nil
+			m.Status, m.NextWakeAt = host.ModeSucceeded, nil
 		case host.DoFail:
-			m.Status, m.NextWakeAt = store.ModeFailed, nil
+			m.Status, m.NextWakeAt = host.ModeFailed, nil
 			m.Problem = instance.Problem{Code: step.Code, Detail: step.Detail}
 		case host.DoWait:
 			m.NextWakeAt = &step.Until
@@ -75,7 +75,7 @@ func (a *App) modeStep(ctx context.Context, g id.GPU) (step host.ModeStep, holde
 
 func modeView(m store.ModeChange, s store.ModeSight) host.ModeView {
 	v := host.ModeView{
-		Status: host.ModeStatus(m.Status), Wanted: m.Mode, DrainBy: m.DrainBy, Observed: s.Observed, State: s.State,
+		Status: m.Status, Wanted: m.Mode, DrainBy: m.DrainBy, Observed: s.Observed, State: s.State,
 		Problem: s.Problem, Present: s.Present,
 	}
 	if m.SwitchedAt != nil {

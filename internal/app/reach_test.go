@@ -8,6 +8,7 @@ import (
 	"github.com/tranche-cloud/tranche/internal/agentlink"
 	"github.com/tranche-cloud/tranche/internal/app"
 	"github.com/tranche-cloud/tranche/internal/gpu"
+	"github.com/tranche-cloud/tranche/internal/host"
 	"github.com/tranche-cloud/tranche/internal/id"
 	"github.com/tranche-cloud/tranche/internal/instance"
 	"github.com/tranche-cloud/tranche/internal/quota"
@@ -216,7 +217,7 @@ func TestAModeOrderIsDueOnAnEmptyGPU(t *testing.T) {
 		_, err := tx.InsertModeChange(t.Context(), n)
 		return err
 	}), "under way")
-	m.Status = store.ModeSwitching
+	m.Status = host.ModeSwitching
 	early := m
 	require.ErrorContains(t, in(func(tx *store.SystemTx) error { return tx.SaveModeChange(t.Context(), &early) }), "not empty")
 	require.Equal(t, instance.Failed, s.get(t, s.publish(t, "two")).Status, "cordoned")
@@ -227,7 +228,7 @@ func TestAModeOrderIsDueOnAnEmptyGPU(t *testing.T) {
 	d, err := s.Desired(t.Context(), h)
 	require.NoError(t, err)
 	require.Equal(t, []agentlink.ModeOrder{{GPU: m.UUID, Mode: mps, Epoch: 1}}, d.Modes)
-	m.Status, m.Problem = store.ModeFailed, instance.Problem{Code: "IN_USE", Detail: "dcgm"}
+	m.Status, m.Problem = host.ModeFailed, instance.Problem{Code: "IN_USE", Detail: "dcgm"}
 	require.NoError(t, in(func(tx *store.SystemTx) error { return tx.SaveModeChange(t.Context(), &m) }))
 	d, err = s.Desired(t.Context(), h)
 	require.NoError(t, err)

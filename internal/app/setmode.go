@@ -7,6 +7,7 @@ import (
 
 	"github.com/tranche-cloud/tranche/internal/fault"
 	"github.com/tranche-cloud/tranche/internal/gpu"
+	"github.com/tranche-cloud/tranche/internal/host"
 	"github.com/tranche-cloud/tranche/internal/id"
 	"github.com/tranche-cloud/tranche/internal/store"
 )
@@ -157,10 +158,10 @@ func (a *App) CancelMode(ctx context.Context, c Caller, g id.GPU, m Match) (Mode
 		if !found {
 			return modeConflict("No change of its mode is under way.", "Read the GPU.")
 		}
-		if change.Status != store.ModeDraining {
+		if change.Status != host.ModeDraining {
 			return modeConflict("The switch has begun.", "Wait for its end, then set the old mode again.")
 		}
-		change.Status, change.CancelAsked, change.NextWakeAt = store.ModeCancelled, true, nil
+		change.Status, change.CancelAsked, change.NextWakeAt = host.ModeCancelled, true, nil
 		if err := t.SaveModeChange(ctx, &change); err != nil {
 			return err
 		}
@@ -206,13 +207,13 @@ func showModeChange(ctx context.Context, t *store.SystemTx, m store.ModeChange) 
 		CreatedAt: m.CreatedAt, FinishedAt: m.FinishedAt, Revision: m.Revision,
 	}
 	switch m.Status {
-	case store.ModeSucceeded:
+	case host.ModeSucceeded:
 		out.Status, out.Percent = store.OperationSucceeded, 100
 		return out, nil
-	case store.ModeCancelled:
+	case host.ModeCancelled:
 		out.Status = store.OperationCancelled
 		return out, nil
-	case store.ModeFailed:
+	case host.ModeFailed:
 		out.Status = store.OperationFailed
 		out.Problem = &store.OperationProblem{
 			Code: m.Problem.Code, Detail: m.Problem.Detail, Suggestion: "Read the GPU and its host, then set the mode again.",
@@ -223,7 +224,7 @@ func showModeChange(ctx context.Context, t *store.SystemTx, m store.ModeChange) 
 	if err != nil {
 		return ModeChange{}, err
 	}
-	if m.Status == store.ModeDraining {
+	if m.Status == host.ModeDraining {
 		out.Step, out.Percent, out.Detail = "draining", 10, drainDetail(m, sight)
 		return out, nil
 	}

@@ -23,21 +23,6 @@ const (
 	DrainBy   ModePolicy = "drain_by"
 )
 
-// ModeStatus is where a mode change stands; the last three are final.
-type ModeStatus string
-
-// The statuses of a mode change. It can be cancelled while it drains.
-const (
-	ModeDraining  ModeStatus = "draining"  // the GPU takes no new work
-	ModeSwitching ModeStatus = "switching" // the order is with the host
-	ModeSucceeded ModeStatus = "succeeded"
-	ModeFailed    ModeStatus = "failed"
-	ModeCancelled ModeStatus = "cancelled"
-)
-
-// Final reports whether a mode change is over.
-func (s ModeStatus) Final() bool { return s != ModeDraining && s != ModeSwitching }
-
 // ModeChange is one SetMode of a GPU. Status, CancelAsked, Problem and NextWakeAt
 // may be changed and are written by SaveModeChange.
 type ModeChange struct {
@@ -49,7 +34,7 @@ type ModeChange struct {
 	From, Mode  gpu.Mode
 	Policy      ModePolicy
 	DrainBy     *time.Time // machine; of DrainBy
-	Status      ModeStatus
+	Status      host.ModeStatus
 	Epoch       int64 // of the order; 0 before the switch
 	CancelAsked bool
 	Problem     instance.Problem
@@ -60,7 +45,7 @@ type ModeChange struct {
 	NextWakeAt  *time.Time
 	Revision    int64
 
-	stored ModeStatus
+	stored host.ModeStatus
 }
 
 // NewModeChange is an accepted SetMode.
@@ -130,7 +115,7 @@ func (t *SystemTx) OpenModeChange(ctx context.Context, g id.GPU, lock Lock) (m M
 		return ModeChange{}, false, mapError(err)
 	}
 	m, err = t.ModeChange(ctx, id.Operation(change), lock)
-	return m, err == nil && !m.Status.Final(), err
+	return m, err == nil && m.Status.IsOpen(), err
 }
 
 // ModeChanges lists changes, newest first, of one GPU or, if zero, of all.
@@ -200,7 +185,7 @@ func (t *SystemTx) ModeSight(ctx context.Context, g id.GPU) (ModeSight, error) {
 // is an operator's event.
 func (t *SystemTx) SaveModeChange(ctx context.Context, m *ModeChange) error {
 	moved := m.Status != m.stored
-	if moved && m.Status == ModeSwitching {
+	if moved && m.Status == host.ModeSwitching {
 		if err := t.giveModeOrder(ctx, m); err != nil {
 			return err
 		}
@@ -220,9 +205,9 @@ func (t *SystemTx) SaveModeChange(ctx context.Context, m *ModeChange) error {
 		return nil
 	}
 	m.stored = m.Status
-	if m.Status.Final() {
+	if !m.Status.IsOpen() {
 		var mode *string
-		if m.Status != ModeSucceeded {
+		if m.Status != host.ModeSucceeded {
 			before := m.From.String()
 			mode = &before
 		}
@@ -306,9 +291,9 @@ func modeChange(r db.ModeChange, h uuid.UUID, gpuUUID string) (ModeChange, error
 	}
 	return ModeChange{
 		ID: id.Operation(r.ID), GPU: id.GPU(r.GpuID), UUID: gpuUUID, Host: id.Host(h), Cell: r.CellID, From: from, Mode: to,
-		Policy: ModePolicy(r.Policy), DrainBy: r.DrainBy, Status: ModeStatus(r.Status), Epoch: r.Epoch,
+		Policy: ModePolicy(r.Policy), DrainBy: r.DrainBy, Status: host.ModeStatus(r.Status), Epoch: r.Epoch,
 		CancelAsked: r.CancelAsked, Problem: instance.Problem{Code: r.ProblemCode, Detail: r.ProblemDetail},
 		RequestedBy: r.RequestedBy, CreatedAt: r.CreatedAt.UTC(), SwitchedAt: r.SwitchedAt, FinishedAt: r.FinishedAt,
-		NextWakeAt: r.NextWakeAt, Revision: r.Revision, stored: ModeStatus(r.Status),
+		NextWakeAt: r.NextWakeAt, Revision: r.Revision, stored: host.ModeStatus(r.Status),
 	}, nil
 }
