@@ -73,7 +73,12 @@ func (k *Keeper) lookAt(ctx context.Context, sc *scene, ref gpudrv.Ref) error {
 	defer cancel()
 	k.mu.Lock()
 	g, known := k.devices[ref.UUID]
+	h := k.health[ref.UUID]
 	k.mu.Unlock()
+	if h.Cause == CauseHung {
+		// Each more read would cost a thread that may never come back.
+		return gpudrv.Refuse(gpudrv.Hung, "look", ref.UUID, "%s", h.Detail)
+	}
 	var err error
 	if known && g.Ref == ref {
 		// What a GPU can be cut into does not change while the driver is loaded.

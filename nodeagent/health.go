@@ -6,6 +6,7 @@ import (
 	"github.com/tranche-cloud/tranche/internal/agentlink"
 	"github.com/tranche-cloud/tranche/internal/gpu"
 	"github.com/tranche-cloud/tranche/internal/id"
+	"github.com/tranche-cloud/tranche/internal/instance"
 	"github.com/tranche-cloud/tranche/nodeagent/gpudrv"
 	"github.com/tranche-cloud/tranche/nodeagent/journal"
 )
@@ -21,6 +22,10 @@ const (
 	Resetting   HealthState = "resetting" // being brought back
 	Quarantined HealthState = "quarantined"
 )
+
+// CauseHung is the cause of a GPU that does not answer: the Keeper does not read it
+// until its health changes.
+const CauseHung = "GPU_HUNG"
 
 // GPUHealth is what is known about a GPU's health, by whoever watches it.
 type GPUHealth struct {
@@ -168,6 +173,8 @@ type Tenancy struct {
 	Running    bool
 	Started    time.Duration // uptime
 	Slots      []journal.Slot
+	// Problem is what stands in the way of its removal now.
+	Problem instance.Problem
 }
 
 // Tenancies lists what exists on the host.
@@ -183,6 +190,7 @@ func (k *Keeper) Tenancies() []Tenancy {
 		out = append(out, Tenancy{
 			Assignment: e.Assignment, Instance: e.Instance, Org: e.Org, Run: e.Run,
 			Running: e.Step == journal.Running, Started: uptimeOf(e.StartedUS), Slots: e.Slots,
+			Problem: s.trouble,
 		})
 	}
 	return out

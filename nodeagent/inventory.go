@@ -22,11 +22,16 @@ const knownFile = "known.json"
 // cannot be read now is in it as last seen, and failed: never a shorter inventory.
 func (k *Keeper) Inventory(ctx context.Context) agentlink.Inventory {
 	host, err := k.host.Driver.Host(ctx)
-	if err != nil {
-		return agentlink.Inventory{Failed: true, Failure: err.Error()}
-	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	switch {
+	case err == nil:
+		k.facts = host
+	case k.facts.Driver == "":
+		return agentlink.Inventory{Failed: true, Failure: err.Error()}
+	default:
+		host = k.facts // as last seen, so that the host's condition is told
+	}
 	k.inventory = false
 	if len(k.devices) == 0 {
 		return agentlink.Inventory{Failed: true, Failure: cmp.Or(k.unread, "the driver lists no GPU")}

@@ -58,6 +58,7 @@ type Keeper struct {
 	slices    map[id.Assignment]*slice
 	strangers []agentlink.Slice       // found and not ours
 	devices   map[string]gpudrv.Found // by UUID, as last read
+	facts     gpudrv.Host             // as last read
 	trouble   map[string]error        // GPUs that could not be read, by UUID
 	health    map[string]GPUHealth
 	condition condition
