@@ -137,6 +137,10 @@ func TestRootFileSystem(t *testing.T) {
 			t.Cleanup(func() { require.NoError(t, s.Release("asg_1")) })
 			root, err := s.Mount("asg_1", idBase)
 			require.NoError(t, err)
+			gate, err := os.Stat(filepath.Dir(root))
+			require.NoError(t, err)
+			require.Equal(t, os.FileMode(0o710), gate.Mode().Perm(), "people of the host stay out")
+			require.Equal(t, [2]int{0, idBase}, owner(t, filepath.Dir(root)))
 			for name, want := range map[string]string{"d/old": "new", "d/kept": "kept", "hard": "kept", "o/seen": "seen"} {
 				text, err := os.ReadFile(filepath.Join(root, name))
 				require.NoError(t, err)

@@ -86,8 +86,9 @@ func (s *Store) held() (map[string]bool, error) {
 	return out, nil
 }
 
-// RootFS is where the root file system of an instance is mounted.
-func (s *Store) RootFS(instance string) string { return filepath.Join(s.cfg.RunDir, instance) }
+// RootFS is where the root file system of an instance is mounted. The folder above it
+// lets nobody of the host through but root and the instance's own root.
+func (s *Store) RootFS(instance string) string { return filepath.Join(s.cfg.RunDir, instance, "fs") }
 
 // Mount makes the root file system of an instance that took an image, owned by the
 // 65,536 ids from idBase, and returns its path. After an error Release cleans up.
@@ -97,7 +98,7 @@ func (s *Store) Mount(instance string, idBase uint32) (string, error) {
 		return "", broken(instance, err, "read held image")
 	}
 	target := s.RootFS(instance)
-	if err := os.Mkdir(target, 0o711); err != nil {
+	if err := mountPoint(target, idBase); err != nil {
 		return "", broken(instance, err, "make mount point")
 	}
 	disk := s.path("mounts", instance, "disk")
@@ -108,6 +109,17 @@ func (s *Store) Mount(instance string, idBase uint32) (string, error) {
 		return target, s.copied(instance, h, disk, target, idBase)
 	}
 	return target, s.overlaid(instance, h, disk, target, idBase)
+}
+
+func mountPoint(target string, idBase uint32) error {
+	gate := filepath.Dir(target)
+	if err := os.Mkdir(gate, 0o700); err != nil {
+		return err
+	}
+	if err := os.Chown(gate, 0, int(idBase)); err != nil {
+		return err
+	}
+	return errors.Join(os.Mkdir(target, 0o711), os.Chmod(gate, 0o710))
 }
 
 // disk mounts the writable part of an instance: a file system that ends where its
@@ -223,8 +235,10 @@ func (s *Store) Release(instance string) error {
 	if err := unmount(target); err != nil {
 		return broken(instance, err, "unmount root file system")
 	}
-	if err := os.Remove(target); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return broken(instance, err, "remove mount point")
+	for _, dir := range []string{target, filepath.Dir(target)} {
+		if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return broken(instance, err, "remove mount point")
+		}
 	}
 	if err := s.dropLower(instance); err != nil {
 		return err

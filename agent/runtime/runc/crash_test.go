@@ -75,9 +75,10 @@ func TestAgentIsKilledAtAnyStep(t *testing.T) {
 	b := newBench(t)
 	p := b.place(t, t.TempDir())
 	const name = "asg_doomed"
+	obedient := spec(b, name, "sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.05; done")
 	states := map[runtime.State]int{}
 	for i := range 9 {
-		cmd, out := agent(t, order{Place: p, Spec: spec(b, name), Stop: true})
+		cmd, out := agent(t, order{Place: p, Spec: obedient, Stop: true})
 		if i%2 == 1 {
 			require.True(t, out.Scan(), "started")
 		}
@@ -94,7 +95,7 @@ func TestAgentIsKilledAtAnyStep(t *testing.T) {
 			states[c.State]++
 		}
 		if i%3 == 0 {
-			c, err := d.Start(t.Context(), spec(b, name))
+			c, err := d.Start(t.Context(), obedient)
 			require.NoError(t, err, "or starts it as if nothing had been")
 			require.Equal(t, runtime.Running, c.State)
 		}

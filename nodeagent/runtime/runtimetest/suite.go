@@ -105,7 +105,7 @@ type bench struct {
 
 // clean stops whatever a test left, so that a failed one does not spoil the machine.
 func (b *bench) clean() {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.Context()), patience)
 	defer cancel()
 	list, err := b.driver.List(ctx)
 	require.NoError(b, err)
