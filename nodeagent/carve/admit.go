@@ -17,13 +17,25 @@ type Target struct {
 	Recovery string // what the driver asks for, "none" on a good GPU
 }
 
-// Look reads what a technique needs to know about a GPU.
+// Look reads what a technique needs to know about a GPU, its profiles included.
 func Look(ctx context.Context, r gpudrv.Reader, uuid string) (Target, error) {
+	return look(ctx, r, uuid, gpudrv.Device)
+}
+
+// Glance is Look without the profiles: enough for every mode but mig.
+func Glance(ctx context.Context, r gpudrv.Reader, uuid string) (Target, error) {
+	return look(ctx, r, uuid, gpudrv.Undivided)
+}
+
+func look(
+	ctx context.Context, r gpudrv.Reader, uuid string,
+	read func(context.Context, gpudrv.Reader, string) (gpu.Device, error),
+) (Target, error) {
 	host, err := r.Host(ctx)
 	if err != nil {
 		return Target{}, fmt.Errorf("read host: %w", err)
 	}
-	d, err := gpudrv.Device(ctx, r, uuid)
+	d, err := read(ctx, r, uuid)
 	if err != nil {
 		return Target{}, fmt.Errorf("read gpu: %w", err)
 	}

@@ -124,7 +124,7 @@ func (c Carver) Ensure(ctx context.Context, s carve.Slice) (carve.Evidence, erro
 		err = fmt.Errorf("fill %s: %w", s.ID, err)
 		return carve.Evidence{}, errors.Join(err, c.undo(ctx, s))
 	}
-	return c.readBack(ctx, s)
+	return c.readBack(ctx, sc, s)
 }
 
 // undo takes a half-made slice back even if the caller's time is up.
@@ -134,12 +134,13 @@ func (c Carver) undo(ctx context.Context, s carve.Slice) error {
 	return c.Remove(ctx, s)
 }
 
-func (c Carver) readBack(ctx context.Context, s carve.Slice) (carve.Evidence, error) {
-	sc, err := c.scene(ctx, s.Slot.GPU)
+// readBack lists the instances again; the GPU itself was just looked at.
+func (c Carver) readBack(ctx context.Context, sc scene, s carve.Slice) (carve.Evidence, error) {
+	list, err := c.drv.GPUInstances(ctx, s.Slot.GPU)
 	if err != nil {
 		return carve.Evidence{}, fmt.Errorf("read %s back: %w", s.ID, err)
 	}
-	in, ok := find(sc.instances, s.Slot)
+	in, ok := find(list, s.Slot)
 	if !ok || len(in.Compute) != 1 {
 		return carve.Evidence{}, gpudrv.Refuse(gpudrv.Broken, "ensure", s.Slot.GPU,
 			"created %s, driver shows it with %d compute instances", s.Slot, len(in.Compute))

@@ -64,11 +64,15 @@ func New(drv gpudrv.Driver, cfg Config) Carver {
 
 // Plan implements carve.Carver.
 func (c Carver) Plan(ctx context.Context, s carve.Slice) (carve.Plan, error) {
-	p, err := c.grid.Plan(ctx, s)
+	sc, err := c.grid.Look(ctx, s.Slot.GPU)
+	if err != nil {
+		return carve.Plan{}, fmt.Errorf("plan %s: %w", s.ID, err)
+	}
+	p, err := sc.Plan(s.Slot)
 	if err != nil {
 		return carve.Plan{}, err
 	}
-	_, served, err := c.served(ctx, s.Slot)
+	_, served, err := c.served(ctx, sc)
 	if err != nil {
 		return carve.Plan{}, fmt.Errorf("plan %s: %w", s.ID, err)
 	}
@@ -79,26 +83,16 @@ func (c Carver) Plan(ctx context.Context, s carve.Slice) (carve.Plan, error) {
 	return p, nil
 }
 
-// limits is what each client of a slot's GPU gets.
-func (c Carver) limits(ctx context.Context, s gpu.Slot) (mpsd.Limits, error) {
-	d, err := gpudrv.Device(ctx, c.drv, s.GPU)
+// served says what each client of a GPU shall get in its mode, and whether its
+// daemon runs with these limits.
+func (c Carver) served(ctx context.Context, sc grid.Scene) (want mpsd.Limits, ok bool, err error) {
+	device := sc.Device.UUID
+	r, err := gpu.ResourcesOf(sc.Device, gpu.Slot{GPU: device, Mode: sc.Mode, Size: 1})
 	if err != nil {
-		return mpsd.Limits{}, fmt.Errorf("read gpu: %w", err)
+		return want, false, gpudrv.Refuse(gpudrv.Invalid, "limits", device, "%s", err.Error())
 	}
-	r, err := gpu.ResourcesOf(d, s)
-	if err != nil {
-		return mpsd.Limits{}, gpudrv.Refuse(gpudrv.Invalid, "limits", s.GPU, "%s", err.Error())
-	}
-	return mpsd.Limits{Percent: r.SMPercent, Memory: r.Memory}, nil
-}
-
-// served says whether the daemon runs with the limits of the slot's mode.
-func (c Carver) served(ctx context.Context, s gpu.Slot) (want mpsd.Limits, ok bool, err error) {
-	want, err = c.limits(ctx, s)
-	if err != nil {
-		return want, false, err
-	}
-	now, err := c.cfg.Daemons.Limits(ctx, s.GPU)
+	want = mpsd.Limits{Percent: r.SMPercent, Memory: r.Memory}
+	now, err := c.cfg.Daemons.Limits(ctx, device)
 	if gpudrv.KindOf(err) == gpudrv.NotFound {
 		return want, false, nil
 	}
@@ -110,18 +104,22 @@ func (c Carver) served(ctx context.Context, s gpu.Slot) (want mpsd.Limits, ok bo
 
 // Ensure implements carve.Carver.
 func (c Carver) Ensure(ctx context.Context, s carve.Slice) (carve.Evidence, error) {
-	plan, err := c.grid.Plan(ctx, s)
+	sc, err := c.grid.Look(ctx, s.Slot.GPU)
+	if err != nil {
+		return carve.Evidence{}, fmt.Errorf("carve %s: %w", s.ID, err)
+	}
+	plan, err := sc.Plan(s.Slot)
 	if err != nil {
 		return carve.Evidence{}, err
 	}
 	if err := c.exclusive(ctx, s.Slot.GPU); err != nil {
 		return carve.Evidence{}, fmt.Errorf("carve %s: %w", s.ID, err)
 	}
-	d, err := c.serve(ctx, s.Slot, !plan.Present)
+	d, err := c.serve(ctx, sc, !plan.Present)
 	if err != nil {
 		return carve.Evidence{}, fmt.Errorf("carve %s: %w", s.ID, errors.Join(err, c.undo(ctx, s.Slot)))
 	}
-	e, err := c.grid.Ensure(ctx, s)
+	e, err := c.grid.EnsureIn(ctx, sc, s)
 	if err != nil {
 		return carve.Evidence{}, errors.Join(err, c.undo(ctx, s.Slot))
 	}
@@ -129,21 +127,21 @@ func (c Carver) Ensure(ctx context.Context, s carve.Slice) (carve.Evidence, erro
 	return e, nil
 }
 
-// serve makes the daemon run with the limits of the slot's mode. A fresh client is
+// serve makes the daemon run with the limits of the GPU's mode. A fresh client is
 // proven where something is new.
-func (c Carver) serve(ctx context.Context, s gpu.Slot, fresh bool) (mpsd.Daemon, error) {
-	want, ok, err := c.served(ctx, s)
+func (c Carver) serve(ctx context.Context, sc grid.Scene, fresh bool) (mpsd.Daemon, error) {
+	want, ok, err := c.served(ctx, sc)
 	if err != nil {
 		return mpsd.Daemon{}, err
 	}
-	d, err := serve(ctx, c.cfg.Daemons, s.GPU, want, ok)
+	d, err := serve(ctx, c.cfg.Daemons, sc.Device.UUID, want, ok)
 	if err != nil {
 		return mpsd.Daemon{}, err
 	}
 	if ok && !fresh {
 		return d, nil
 	}
-	return c.prove(ctx, s.GPU, d, want)
+	return c.prove(ctx, sc.Device.UUID, d, want)
 }
 
 // serve starts a device's daemon and sets its limits, unless it has them.
@@ -192,11 +190,11 @@ func (c Carver) prove(ctx context.Context, device string, d mpsd.Daemon, want mp
 // Prove implements carve.Prover: with the limits of the GPU's mode, starting the
 // daemon anew if need be.
 func (c Carver) Prove(ctx context.Context, uuid string) error {
-	found, err := c.grid.Observe(ctx, uuid)
-	if err != nil || len(found) == 0 {
+	sc, err := c.grid.Look(ctx, uuid)
+	if err != nil || len(sc.Found()) == 0 {
 		return err
 	}
-	_, err = c.serve(ctx, found[0].Evidence.Slot, true)
+	_, err = c.serve(ctx, sc, true)
 	return err
 }
 
@@ -238,11 +236,15 @@ func (c Carver) Remove(ctx context.Context, s carve.Slice) error {
 // Observe implements carve.Carver. A share whose daemon is gone or has other limits
 // is incomplete.
 func (c Carver) Observe(ctx context.Context, uuid string) ([]carve.Found, error) {
-	found, err := c.grid.Observe(ctx, uuid)
-	if err != nil || len(found) == 0 {
-		return found, err
+	sc, err := c.grid.Look(ctx, uuid)
+	if err != nil {
+		return nil, fmt.Errorf("observe mps shares: %w", err)
 	}
-	_, ok, err := c.served(ctx, found[0].Evidence.Slot)
+	found := sc.Found()
+	if len(found) == 0 {
+		return found, nil
+	}
+	_, ok, err := c.served(ctx, sc)
 	if err != nil {
 		return nil, fmt.Errorf("observe mps shares: %w", err)
 	}

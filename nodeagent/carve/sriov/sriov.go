@@ -63,7 +63,7 @@ func (c Carver) Plan(ctx context.Context, s carve.Slice) (carve.Plan, error) {
 	if _, ok, err := c.find(ctx, v, s.Slot); err != nil || ok {
 		return carve.Plan{Present: ok}, err
 	}
-	t, err := carve.Look(ctx, c.drv, s.Slot.GPU)
+	t, err := carve.Glance(ctx, c.drv, s.Slot.GPU)
 	if err != nil {
 		return carve.Plan{}, fmt.Errorf("plan %s: %w", s.ID, err)
 	}

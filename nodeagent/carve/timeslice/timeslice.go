@@ -34,13 +34,17 @@ func New(drv gpudrv.Driver, level string) Carver {
 
 // Ensure implements carve.Carver.
 func (c Carver) Ensure(ctx context.Context, s carve.Slice) (carve.Evidence, error) {
-	if _, err := c.Plan(ctx, s); err != nil {
+	sc, err := c.Look(ctx, s.Slot.GPU)
+	if err != nil {
+		return carve.Evidence{}, fmt.Errorf("carve %s: %w", s.ID, err)
+	}
+	if _, err := sc.Plan(s.Slot); err != nil {
 		return carve.Evidence{}, err
 	}
 	if err := c.turns(ctx, s.Slot.GPU, c.level); err != nil {
 		return carve.Evidence{}, fmt.Errorf("carve %s: %w", s.ID, err)
 	}
-	return c.Carver.Ensure(ctx, s)
+	return c.EnsureIn(ctx, sc, s)
 }
 
 // Enter implements carve.Moder.

@@ -52,7 +52,7 @@ func (c Carver) look(ctx context.Context, s carve.Slice) (v gpudrv.Virtualizer, 
 	if err != nil {
 		return nil, false, t, err
 	}
-	t, err = carve.Look(ctx, c.drv, s.Slot.GPU)
+	t, err = carve.Glance(ctx, c.drv, s.Slot.GPU)
 	if err != nil {
 		return nil, false, t, fmt.Errorf("gpu for %s: %w", s.ID, err)
 	}
@@ -130,7 +130,7 @@ func (c Carver) Observe(ctx context.Context, uuid string) ([]carve.Found, error)
 	if !bound {
 		return []carve.Found{}, nil
 	}
-	t, err := carve.Look(ctx, c.drv, uuid)
+	t, err := carve.Glance(ctx, c.drv, uuid)
 	if err != nil {
 		return nil, fmt.Errorf("observe passthrough: %w", err)
 	}

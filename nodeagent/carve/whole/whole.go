@@ -29,7 +29,7 @@ func (c Carver) Plan(ctx context.Context, s carve.Slice) (carve.Plan, error) {
 }
 
 func (c Carver) look(ctx context.Context, s carve.Slice) (carve.Target, error) {
-	t, err := carve.Look(ctx, c.drv, s.Slot.GPU)
+	t, err := carve.Glance(ctx, c.drv, s.Slot.GPU)
 	if err != nil {
 		return carve.Target{}, fmt.Errorf("whole gpu for %s: %w", s.ID, err)
 	}

@@ -65,7 +65,7 @@ func newLaw(t *testing.T, h sim.FleetHost, dice *rand.Rand) *law {
 // walk destroys a little less often than it creates, so that the GPU is mostly
 // crowded.
 func (l *law) walk(steps int) {
-	const outOf, destroys, proposals = 16, 7, 3
+	const outOf, destroys, proposals = 16, 7, 1
 	for range steps {
 		switch n := l.dice.IntN(outOf); {
 		case n < destroys && len(l.ids) > 0:
