@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tranche-cloud/tranche/internal/agentlink"
+	"github.com/tranche-cloud/tranche/internal/app"
 	"github.com/tranche-cloud/tranche/internal/id"
 	"github.com/tranche-cloud/tranche/internal/instance"
 	"github.com/tranche-cloud/tranche/nodeagent"
@@ -56,6 +57,9 @@ func TestAGPUFaultFromEndToEnd(t *testing.T) {
 	require.Equal(t, 1, r.count(t, `select count(*) from interruptions x join usage_segments u on u.subject_id = x.instance_id and u.run = 2
 		where x.to_at = lower(u.during)`))
 	require.Equal(t, 1, r.count(t, `select count(*) from events where type = 'gpu.healthy'`))
+	found, clean, err := r.Audit(t.Context(), app.AuditTolerance)
+	require.NoError(t, err)
+	require.True(t, clean, "%+v", found)
 }
 
 // A host that asks to be left alone keeps its runs and takes no others, until it

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tranche-cloud/tranche/internal/app"
@@ -24,6 +25,7 @@ import (
 type world struct {
 	*app.App
 	db       pgtest.Database
+	owner    *pgxpool.Pool
 	operator app.Caller
 }
 
@@ -46,7 +48,7 @@ func newWorld(t *testing.T, c clock.Clock) world {
 		Keys: []ed25519.PublicKey{signing.Public().(ed25519.PublicKey)},
 	})
 	require.NoError(t, err)
-	w := world{db: db, App: app.New(app.Deps{
+	w := world{db: db, owner: db.OwnerPool(t), App: app.New(app.Deps{
 		Store: st, Clock: c, Hasher: hasher, Issuer: issuer, Verifier: verifier, Box: box, Dev: true,
 	})}
 	key, err := w.CreateOperator(t.Context(), "root")
@@ -88,7 +90,7 @@ func (w world) tenant(t *testing.T, name string, q quota.Limits) customer {
 // exec runs a statement as the owner of the tables.
 func (w world) exec(t *testing.T, sql string, args ...any) {
 	t.Helper()
-	_, err := w.db.OwnerPool(t).Exec(context.WithoutCancel(t.Context()), sql, args...)
+	_, err := w.owner.Exec(context.WithoutCancel(t.Context()), sql, args...)
 	require.NoError(t, err)
 }
 
@@ -96,6 +98,6 @@ func (w world) exec(t *testing.T, sql string, args ...any) {
 func (w world) count(t *testing.T, sql string, args ...any) int {
 	t.Helper()
 	var n int
-	require.NoError(t, w.db.OwnerPool(t).QueryRow(t.Context(), sql, args...).Scan(&n))
+	require.NoError(t, w.owner.QueryRow(t.Context(), sql, args...).Scan(&n))
 	return n
 }
