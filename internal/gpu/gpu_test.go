@@ -62,6 +62,29 @@ func TestIsolationFollowsTheMode(t *testing.T) {
 	require.False(t, gpu.MIGMode().BindsOrganization())
 }
 
+// TestSharesAreLimitedOnlyWhereADriverEnforcesIt: per process is not per slice.
+func TestSharesAreLimitedOnlyWhereADriverEnforcesIt(t *testing.T) {
+	t.Parallel()
+	mps, err := gpu.MPSMode(4, 25)
+	require.NoError(t, err)
+	turns, err := gpu.TimeSliceMode(2)
+	require.NoError(t, err)
+	for _, tc := range []struct {
+		can        gpu.Capabilities
+		mps, turns gpu.Isolation
+	}{
+		{gpu.Capabilities{MPS: true}, gpu.Shared, gpu.Shared},
+		{gpu.Capabilities{MPSNamespaces: true}, gpu.Limited, gpu.Shared},
+		{gpu.Capabilities{EnforcedMemoryLimit: true}, gpu.Limited, gpu.Limited},
+	} {
+		d := gpu.Device{Capabilities: tc.can}
+		require.Equal(t, tc.mps, d.Isolation(mps))
+		require.Equal(t, tc.turns, d.Isolation(turns))
+		require.Equal(t, gpu.Dedicated, d.Isolation(gpu.WholeMode()))
+		require.Equal(t, gpu.Partitioned, d.Isolation(gpu.MIGMode()))
+	}
+}
+
 func TestModelSlugs(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

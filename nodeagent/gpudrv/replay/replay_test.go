@@ -1,6 +1,7 @@
 package replay_test
 
 import (
+	"context"
 	"encoding/json"
 	"path/filepath"
 	"testing"
@@ -49,6 +50,44 @@ func TestARecordingRepeatsEveryAnswer(t *testing.T) {
 	got, err := gpudrv.Inventory(t.Context(), r)
 	require.NoError(t, err)
 	require.Equal(t, want, got)
+	for _, f := range want {
+		uuid := f.Ref.UUID
+		same(t, d.Capabilities, r.Capabilities, uuid)
+		same(t, d.Usage, r.Usage, uuid)
+		same(t, d.Fabric, r.Fabric, uuid)
+		same(t, d.Settings, r.Settings, uuid)
+	}
+}
+
+// same compares one answer of two drivers.
+func same[T any](t *testing.T, a, b func(context.Context, string) (T, error), uuid string) {
+	t.Helper()
+	want, err := a(t.Context(), uuid)
+	require.NoError(t, err)
+	got, err := b(t.Context(), uuid)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+}
+
+// TestOldRecordingsSayThatTheyWereNotAsked: what a recording's version did not ask
+// for is not reported, never zero.
+func TestOldRecordingsSayThatTheyWereNotAsked(t *testing.T) {
+	t.Parallel()
+	r, err := replay.Open("testdata/h200-141.json")
+	require.NoError(t, err)
+	refs, err := r.GPUs(t.Context())
+	require.NoError(t, err)
+	use, err := r.Usage(t.Context(), refs[0].UUID)
+	require.NoError(t, err)
+	require.Len(t, use, 1)
+	_, reported := use[0].Busy.Get()
+	require.False(t, reported)
+	require.Equal(t, "not in the recording", use[0].Busy.Reason())
+	c, err := r.Capabilities(t.Context(), refs[0].UUID)
+	require.NoError(t, err)
+	require.False(t, c.MemoryLimits.Or(false))
+	_, err = r.Watch(t.Context())
+	require.Equal(t, gpudrv.Unsupported, gpudrv.KindOf(err))
 }
 
 func TestErrorsAreRecordedAsAnswers(t *testing.T) {

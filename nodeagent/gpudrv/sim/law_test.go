@@ -1,7 +1,9 @@
 package sim_test
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +44,70 @@ func TestTheSimulatorRefusesExactlyWhatTheRuleRefuses(t *testing.T) {
 			h.GPUs[0].Variant = c.variant
 			newLaw(t, h, rand.New(rand.NewPCG(seed, uint64(i)))).walk(lawSteps/len(cards) + 1)
 		})
+	}
+}
+
+// TestTheSimulatorReachesExactlyThePublishedSets walks every set of GPU instances
+// that the simulator lets come about, by creating and destroying.
+func TestTheSimulatorReachesExactlyThePublishedSets(t *testing.T) {
+	t.Parallel()
+	plain := []int{19, 14, 9, 5, 0} // 1g, 2g, 3g, 4g, 7g
+	for name, tc := range map[string]struct {
+		model         string
+		profiles      []int // none is all
+		sets, maximal int
+	}{
+		"eight units, plain":  {"H200-141", plain, 298, 19},
+		"eight units, all":    {"H200-141", nil, 2319, 239},
+		"Ampere, plain":       {"A100-80", plain, 298, 19},
+		"four units, one OFA": {"A30-24", nil, 76, 17},
+		"twelve units, plain": {"RTX-PRO-6000-96", []int{14, 5, 0}, 26, 5},
+		"Blackwell, plain":    {"GB200-186", plain, 298, 19},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLaw(t, one(tc.model, gpu.MIGMode()), nil)
+			c := census{law: l, only: tc.profiles, seen: map[string]bool{}}
+			c.visit(nil)
+			require.Equal(t, tc.sets, len(c.seen), "sets")
+			require.Equal(t, tc.maximal, c.maximal, "maximal sets")
+		})
+	}
+}
+
+// census walks the sets of one GPU.
+type census struct {
+	*law
+	only    []int
+	seen    map[string]bool
+	maximal int
+}
+
+// visit sees the present set, given by its instances, and all that it leads to.
+func (c *census) visit(held []string) {
+	slices.Sort(held)
+	key := strings.Join(held, " ")
+	if c.seen[key] {
+		return
+	}
+	c.seen[key] = true
+	grew := false
+	for _, p := range c.dev.Profiles {
+		if c.only != nil && !slices.Contains(c.only, p.ID) {
+			continue
+		}
+		for _, at := range p.Placements {
+			gi, err := c.drv.CreateGPUInstance(c.t.Context(), c.dev.UUID, p.ID, gpudrv.Placement(at))
+			if err != nil {
+				continue
+			}
+			grew = true
+			c.visit(append(slices.Clone(held), fmt.Sprintf("%d@%d", p.ID, at.Start)))
+			require.NoError(c.t, c.drv.DestroyGPUInstance(c.t.Context(), c.dev.UUID, gi.ID))
+		}
+	}
+	if !grew {
+		c.maximal++
 	}
 }
 

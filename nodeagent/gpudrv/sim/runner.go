@@ -157,3 +157,10 @@ func (s step) isCallFault() bool {
 		return false
 	}
 }
+
+// Play takes every step of a script now, whenever it is due by itself.
+func (d *Driver) Play(s Script) {
+	for _, st := range s.steps {
+		d.script.take(st)
+	}
+}
