@@ -86,7 +86,7 @@ func (s *stage) randomStep(t *testing.T, r *rand.Rand) {
 			Reason: instance.Problem{Code: code}, Credited: credited,
 		})
 	}
-	switch r.IntN(10) {
+	switch r.IntN(12) {
 	case 0, 1, 2:
 		tell(instance.RunRunning, "", false)
 	case 3:
@@ -99,7 +99,7 @@ func (s *stage) randomStep(t *testing.T, r *rand.Rand) {
 		s.full(t)
 		s.longAgo(t)
 		s.full(t)
-	case 7:
+	case 7, 9, 10:
 		_, err := s.StartInstance(t.Context(), s.acme.Caller, s.acme.project, s.inst, appMatchAny)
 		_ = err // refused while it is meant to run
 	case 8:
