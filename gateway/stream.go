@@ -233,12 +233,14 @@ func (s *stream) take(ctx context.Context, f frame) error {
 		if err != nil {
 			return err
 		}
+		s.g.prove(s, proof{at: f.at}) // a long spool must not look like silence
 		return s.taken(s.g.app.TakeEvent(ctx, s.session, f.at, e))
 	case *agentv1.SessionRequest_Samples:
 		x, err := agentlink.SamplesIn(m.Samples)
 		if err != nil {
 			return err
 		}
+		s.g.prove(s, proof{at: f.at})
 		return s.taken(s.g.app.TakeSamples(ctx, s.session, f.at, x))
 	case *agentv1.SessionRequest_SecretsRequest:
 		return s.secrets(ctx, m.SecretsRequest)
