@@ -8,11 +8,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
+	"time"
 
 	"github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/errdefs"
 
 	"github.com/tranche-cloud/tranche/agent/runtime/oci"
 	"github.com/tranche-cloud/tranche/nodeagent/runtime"
@@ -67,31 +70,90 @@ func (d *Driver) idsNoted(name string) {
 const remapping = "remap-ids"
 
 // prepare makes the container's layer, owned by its ids, and finds its user. A
-// snapshotter that shifts ids does so for nothing; otherwise every file is given
-// away once, in the container's own layer.
+// snapshotter that shifts ids does so for nothing; otherwise the layer stands on a
+// copy of the image that was given away as a whole.
 func (d *Driver) prepare(ctx context.Context, s runtime.Spec, image pulled) (oci.User, error) {
-	snapshotter := d.client.SnapshotService(d.cfg.Snapshotter)
 	able, err := d.client.GetSnapshotterCapabilities(ctx, d.cfg.Snapshotter)
 	if err != nil {
 		return oci.User{}, err
 	}
+	parent := image.chain
 	var opts []snapshots.Opt
-	shifts := slices.Contains(able, remapping)
-	if shifts {
+	if slices.Contains(able, remapping) {
 		opts = append(opts, client.WithRemapperLabels(0, s.Extra.IDBase, 0, s.Extra.IDBase, oci.IDs))
+	} else if parent, err = d.shifted(ctx, image.chain, s.Extra.IDBase); err != nil {
+		return oci.User{}, err
 	}
-	mounts, err := snapshotter.Prepare(ctx, s.Name, image.chain, opts...)
+	mounts, err := d.client.SnapshotService(d.cfg.Snapshotter).Prepare(ctx, s.Name, parent, opts...)
 	if err != nil {
 		return oci.User{}, err
 	}
 	var user oci.User
-	err = mount.WithTempMount(ctx, mounts, func(root string) error {
-		if user, err = findUser(root, image.config.User); err != nil || shifts {
-			return err
-		}
-		return shift(ctx, root, s.Extra.IDBase)
+	err = mount.WithReadonlyTempMount(ctx, mounts, func(root string) error {
+		user, err = findUser(root, image.config.User)
+		return err
 	})
 	return user, err
+}
+
+// Copies of images that were given to a range of ids. Ranges come back, and so do
+// images to them: giving every file away costs far more than a start. Of each range
+// the newest copy is kept, which bounds them by the number of containers at a time.
+const (
+	shiftedPrefix = "tranche-shifted-"
+	shiftedDraft  = "-draft"
+	keepLabel     = "containerd.io/gc.root"
+)
+
+// shifted returns the name of an image's copy for a range, which it makes if need be.
+func (d *Driver) shifted(ctx context.Context, chain string, base uint32) (string, error) {
+	suffix := "-" + strconv.FormatUint(uint64(base), 10)
+	name := shiftedPrefix + chain + suffix
+	release, err := d.pulls.lock(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	defer release()
+	snapshotter := d.client.SnapshotService(d.cfg.Snapshotter)
+	_, err = snapshotter.Stat(ctx, name)
+	if err == nil || !errdefs.IsNotFound(err) {
+		return name, err
+	}
+	if err := d.dropShifted(ctx, suffix); err != nil {
+		return "", err
+	}
+	mounts, err := snapshotter.Prepare(ctx, name+shiftedDraft, chain)
+	if err != nil {
+		return "", err
+	}
+	if err := mount.WithTempMount(ctx, mounts, func(root string) error { return shift(ctx, root, base) }); err != nil {
+		return "", err // the draft goes with the lease, or with the next attempt
+	}
+	keep := snapshots.WithLabels(map[string]string{keepLabel: d.cfg.Clock.Now().Format(time.RFC3339)})
+	return name, snapshotter.Commit(ctx, name, name+shiftedDraft, keep)
+}
+
+// dropShifted removes a range's copies of other images, and drafts. One on which a
+// container still stands stays.
+func (d *Driver) dropShifted(ctx context.Context, suffix string) error {
+	snapshotter := d.client.SnapshotService(d.cfg.Snapshotter)
+	var names []string
+	err := snapshotter.Walk(ctx, func(_ context.Context, info snapshots.Info) error {
+		if strings.HasPrefix(info.Name, shiftedPrefix) && strings.HasSuffix(strings.TrimSuffix(info.Name, shiftedDraft), suffix) {
+			names = append(names, info.Name)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		err := ignoreGone(snapshotter.Remove(ctx, name))
+		if err != nil && !errdefs.IsFailedPrecondition(err) {
+			return err
+		}
+	}
+	return nil
 }
 
 func findUser(root, name string) (oci.User, error) {
