@@ -24,11 +24,14 @@ inline double millis() {
 }
 
 // line prints one event; the format is the inside of a JSON object. ms counts from
-// the program's start, at is the machine's clock in ms since 1970.
+// the program's start, at is the machine's clock in ms since 1970, tag is the
+// environment's TAG and tells programs apart whose lines lie in one folder.
 inline void line(const char* event, const char* format = "", ...) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const long long at = std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
-  std::printf("{\"event\":\"%s\",\"pid\":%d,\"at\":%lld,\"ms\":%.1f", event, getpid(), at, millis());
+  const char* tag = std::getenv("TAG");
+  std::printf("{\"event\":\"%s\",\"tag\":\"%s\",\"pid\":%d,\"at\":%lld,\"ms\":%.1f", event, tag ? tag : "",
+              getpid(), at, millis());
   if (*format != '\0') {
     std::printf(",");
     va_list args;

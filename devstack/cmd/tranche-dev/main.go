@@ -24,7 +24,7 @@ func main() {
 		SilenceErrors: true,
 	}
 	root.AddCommand(devCommand(), demoCommand(), replayCommand(), traceCommand(), benchCommand(), benchCommand(),
-		clockCommand(), doctorCommand(), temporalCommand())
+		clockCommand(), doctorCommand(), hardwareCommand(), temporalCommand())
 	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "tranche-dev:", err)
 		os.Exit(1)
