@@ -49,8 +49,10 @@ type Options struct {
 
 	ContainerdAddress string // "" is the packaged daemon's
 	RuncPath          string // "" is the one on the PATH
-	Shim              []string
-	GuestPath         string // of the static guest program
+	// Shim is this program and its subcommand that holds a container of runc's; the
+	// program alone keeps logs for containerd's.
+	Shim      []string
+	GuestPath string // of the static guest program
 
 	Network   string // an IPv4 prefix for instances, or none
 	Uplink    string
@@ -189,7 +191,7 @@ func (o Options) driver(p *Parts, s surroundings, run, cdi string) (runtime.Driv
 			return nil, err
 		}
 		d, err := containerd.Open(containerd.Config{
-			Address: o.ContainerdAddress, Runc: o.RuncPath, StateDir: filepath.Join(run, "containerd"), CDIDirs: []string{cdi},
+			Address: o.ContainerdAddress, Runc: o.RuncPath, Logger: o.Shim[0], StateDir: filepath.Join(run, "containerd"), CDIDirs: []string{cdi},
 			Host: facts, Images: registry, BootID: s.bootID, Uptime: nodeagent.Uptime, Clock: s.clock,
 		})
 		if err != nil {

@@ -31,6 +31,9 @@ import (
 // Simulated opens a host of a fleet file, with simulated GPUs and whatever container
 // runtime the options name.
 func Simulated(ctx context.Context, cfg simhost.Config, o Options) (_ *Node, err error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
 	host, err := simhost.Open(ctx, cfg)
 	if err != nil {
 		return nil, err
@@ -38,7 +41,7 @@ func Simulated(ctx context.Context, cfg simhost.Config, o Options) (_ *Node, err
 	n := &Node{Host: host.Host, close: []func() error{host.Sim.Close}}
 	defer n.undo(&err)
 	return n, n.furnish(ctx, o, surroundings{
-		gpus: host.Sim, kind: injection.Simulated, mps: host.Sim.MPS(), bootID: host.BootID, clock: cfg.Clock, log: n.Log,
+		gpus: host.Sim, kind: injection.Simulated, mps: host.Sim.MPS(), bootID: host.BootID, clock: cfg.Clock, log: cfg.Log,
 	})
 }
 

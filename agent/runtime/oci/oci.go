@@ -92,7 +92,7 @@ func Build(in Input) (*specs.Spec, error) {
 		Hostname: hostname(in.Spec),
 		Mounts:   mounts,
 		Process: &specs.Process{
-			Args: args, Cwd: path.Clean("/" + in.Image.WorkingDir), Env: environ(in), User: in.User.user(),
+			Args: args, Cwd: workingDir(in), Env: environ(in), User: processUser(in),
 			NoNewPrivileges: true,
 			Capabilities: &specs.LinuxCapabilities{
 				Bounding: capabilities, Effective: capabilities, Permitted: capabilities,
@@ -137,6 +137,30 @@ func command(in Input) ([]string, error) {
 		return nil, refuse(runtime.CommandMissing, in.Spec, "neither the instance nor its image names a program: give the instance a command")
 	}
 	return slices.Concat(in.Spec.Extra.Init, args), nil
+}
+
+// processUser is who runs process 1: the image's user, or root inside where Init is to
+// become that user itself.
+func processUser(in Input) specs.User {
+	if len(in.Spec.Extra.Init) > 0 {
+		return specs.User{}
+	}
+	return in.User.user()
+}
+
+// workingDir is the image's; Init enters it by itself.
+func workingDir(in Input) string {
+	if len(in.Spec.Extra.Init) > 0 {
+		return "/"
+	}
+	return path.Clean("/" + in.Image.WorkingDir)
+}
+
+// Learn tells the caller of a start what it needs to know of the image.
+func Learn(s runtime.Spec, digest string, image Image) {
+	if s.Extra.Learn != nil {
+		s.Extra.Learn(runtime.Image{Digest: digest, User: image.User, Workdir: image.WorkingDir})
+	}
 }
 
 func hostname(s runtime.Spec) string {

@@ -124,6 +124,7 @@ func (d *Driver) start(ctx context.Context, s runtime.Spec, r record) (record, e
 	if err := d.save(r); err != nil {
 		return r, err
 	}
+	oci.Learn(s, image.Digest, image.Config)
 	tell(s, "starting")
 	if err := d.bundle(s, image); err != nil {
 		return r, err
