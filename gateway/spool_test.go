@@ -105,14 +105,18 @@ func TestSecretsAreAnsweredOnTheStream(t *testing.T) {
 func TestSSHKeysAreDeliveredWithoutAFence(t *testing.T) {
 	r, i, _, s := byHand(t)
 	const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIdiJhrCu6Xd7sb7H0UvY3AbN9VPJmlEzNsGUBsRyXkM"
-	first := until(t, s, func(m *agentv1.SessionResponse) (*agentv1.Desired, bool) { return m.GetDesired(), m.GetDesired() != nil })
+	first := until(t, s, func(m *agentv1.SessionResponse) (*agentv1.Desired, bool) {
+		return m.GetDesired(), m.GetDesired() != nil
+	})
 	require.Empty(t, first.GetSlices()[0].GetSshKeys())
 	require.Len(t, first.GetSshAuthorities(), 1)
 	keys := []string{key}
 	generation := r.get(t, i).Generation
 	_, err := r.UpdateInstance(t.Context(), r.tenant, r.project, i, app.Match{Generation: &generation}, app.InstancePatch{SSHKeys: &keys})
 	require.NoError(t, err)
-	next := until(t, s, func(m *agentv1.SessionResponse) (*agentv1.Desired, bool) { return m.GetDesired(), m.GetDesired() != nil })
+	next := until(t, s, func(m *agentv1.SessionResponse) (*agentv1.Desired, bool) {
+		return m.GetDesired(), m.GetDesired() != nil
+	})
 	require.Equal(t, keys, next.GetSlices()[0].GetSshKeys())
 	require.Equal(t, first.GetSlices()[0].GetFence(), next.GetSlices()[0].GetFence())
 	require.Greater(t, next.GetVersion(), first.GetVersion())

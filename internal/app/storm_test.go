@@ -45,7 +45,7 @@ func TestAnyOrderOfFaultsKeepsTheBooks(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run("", func(t *testing.T) {
 			t.Parallel()
-			r := rand.New(rand.NewPCG(seed, 7)) //nolint:gosec // G404: a test that can be repeated
+			r := rand.New(rand.NewPCG(seed, 7))
 			s := newStage(t)
 			s.exec(t, `update instances set recovery = $1`, []string{"restart", "stop"}[seed%2])
 			for range 60 {
