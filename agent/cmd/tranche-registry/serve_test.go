@@ -13,6 +13,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/stretchr/testify/require"
+
+	"github.com/tranche-cloud/tranche/agent/images/assembly"
 )
 
 // run serves until the test ends and returns the printed references.
@@ -60,7 +62,7 @@ func TestServe(t *testing.T) {
 	refs := run(t, 3, "--add", "cuda/saxpy="+program, "--add", "cuda/saxpy="+tree, "--add", "tool:v1="+tree+":/bin/tool --fast")
 	require.True(t, strings.HasSuffix(refs[0], "/busybox:latest"), refs[0])
 	got, layers := config(t, refs[0])
-	require.Equal(t, []string{"sleep", "1000"}, got.Cmd)
+	require.Equal(t, assembly.Wait, got.Cmd)
 	require.Equal(t, 1, layers)
 	got, layers = config(t, refs[1])
 	require.Equal(t, []string{"/saxpy"}, got.Entrypoint)

@@ -27,6 +27,9 @@ import (
 // Path is where the applets of Busybox are found.
 const Path = "PATH=/usr/local/bin:/usr/bin:/bin"
 
+// Wait is a command of Busybox that does nothing until it is told to end.
+var Wait = []string{"sh", "-c", "trap 'exit 0' TERM INT; sleep 1000000 & wait"}
+
 // Layer makes a layer of what write puts into the archive.
 func Layer(write func(*tar.Writer) error) (v1.Layer, error) {
 	var archive bytes.Buffer
@@ -69,13 +72,13 @@ func Image(base v1.Image, config v1.Config, layers ...v1.Layer) (v1.Image, error
 }
 
 // Busybox makes an image of a static busybox: its applets in /bin, the accounts root
-// and app (1000), and the folders that programs expect. Its command is a long sleep.
+// and app (1000), and the folders that programs expect. Its command is Wait.
 func Busybox(program string) (v1.Image, error) {
 	layer, err := Layer(func(out *tar.Writer) error { return busybox(out, program) })
 	if err != nil {
 		return nil, err
 	}
-	return Image(nil, v1.Config{Env: []string{Path}, Cmd: []string{"sleep", "1000"}}, layer)
+	return Image(nil, v1.Config{Env: []string{Path}, Cmd: Wait}, layer)
 }
 
 func busybox(out *tar.Writer, program string) error {

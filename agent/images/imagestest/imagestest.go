@@ -103,7 +103,7 @@ func program(t *testing.T) string {
 func (r *Registry) Images(t *testing.T) runtimetest.Images {
 	t.Helper()
 	shell := Busybox(t)
-	hostile, err := assembly.Image(shell, v1.Config{Cmd: []string{"sleep", "1000"}, Env: []string{
+	hostile, err := assembly.Image(shell, v1.Config{Cmd: assembly.Wait, Env: []string{
 		assembly.Path, "LD_PRELOAD=/evil.so", "NVIDIA_VISIBLE_DEVICES=all", "CUDA_VISIBLE_DEVICES=0", "TRANCHE_TOKEN=x", "KEEP=1",
 	}})
 	require.NoError(t, err)
@@ -111,7 +111,7 @@ func (r *Registry) Images(t *testing.T) runtimetest.Images {
 	require.NoError(t, err)
 	bare, err := assembly.Image(nil, v1.Config{}, layer)
 	require.NoError(t, err)
-	secret, err := assembly.Image(shell, v1.Config{Cmd: []string{"sleep", "1000"}, Env: []string{assembly.Path}}, marked(t))
+	secret, err := assembly.Image(shell, v1.Config{Cmd: assembly.Wait, Env: []string{assembly.Path}}, marked(t))
 	require.NoError(t, err)
 	return runtimetest.Images{
 		Shell:   r.Push(t, r.Public, "ok/shell:latest", shell),

@@ -26,8 +26,8 @@ import (
 
 // Images are the references that a driver is examined with.
 type Images struct {
-	// Shell has busybox with its applets on the PATH, the user root and the command
-	// ["sleep", "1000"].
+	// Shell has busybox with its applets on the PATH, the user root and a command
+	// that waits until SIGTERM.
 	Shell string
 	// Bare has nothing but the program /busybox.
 	Bare string
