@@ -121,7 +121,7 @@ func TestTheDoctorSpeaksToPeopleAndPrograms(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, strings.Split(strings.TrimSpace(out), "\n"), 13, "one line an invariant")
 	require.Contains(t, out, "I1   ok")
-	require.Contains(t, out, "I9   not built")
+	require.Contains(t, out, "I11  not built")
 	require.Contains(t, out, "I6   held by suite")
 
 	_, err = base.OwnerPool(t).Exec(t.Context(), `insert into outbox (kind, key, created_at) values ('instance', 'inst_lost', '2020-01-01')`)
