@@ -180,6 +180,9 @@ func New(c Config) (*Monitor, error) {
 	for uuid, b := range m.gpus {
 		c.Keeper.SetHealth(uuid, b.Health())
 	}
+	if m.condition != "" { // until the first look says otherwise
+		c.Keeper.SetCondition(agentlink.ConditionCordon, m.condition)
+	}
 	return m, nil
 }
 
@@ -381,6 +384,7 @@ func (m *Monitor) judgeHost() {
 	}
 	m.condition = cause
 	m.event(e)
+	m.save()
 }
 
 // event spools an event. The caller holds m.mu.
