@@ -47,11 +47,28 @@ func (s *Store) software(device string) ([]*cdi.Mount, error) {
 	if err != nil {
 		return nil, err
 	}
-	program, err := filepath.EvalSymlinks(s.cfg.Management)
+	program, err := s.management(device)
 	if err != nil {
-		return nil, refuse(LibraryMissing, device, "no nvidia-smi at %s", s.cfg.Management).because(err)
+		return nil, err
 	}
 	return append(mounts, bind(program, filepath.Join(BinaryDir, "nvidia-smi"))), nil
+}
+
+// programs are where installers put nvidia-smi.
+var programs = []string{"/usr/bin/nvidia-smi", "/usr/local/nvidia/bin/nvidia-smi", "/usr/local/bin/nvidia-smi", "/opt/bin/nvidia-smi"}
+
+// management finds nvidia-smi.
+func (s *Store) management(device string) (string, error) {
+	places := programs
+	if s.cfg.Management != "" {
+		places = []string{s.cfg.Management}
+	}
+	for _, place := range places {
+		if program, err := filepath.EvalSymlinks(place); err == nil {
+			return program, nil
+		}
+	}
+	return "", refuse(LibraryMissing, device, "no nvidia-smi at %s: install the driver's tools", strings.Join(places, ", "))
 }
 
 func bind(host, container string) *cdi.Mount {
@@ -118,8 +135,10 @@ func (s *Store) findCUDA(device string) (string, error) {
 		if err != nil {
 			return "", refuse(LibraryMissing, device, "ask ldconfig for the driver's libraries").because(err)
 		}
-		link = Lookup(string(out), "libcuda.so.1", runtime.GOARCH)
-		if link == "" {
+		if link = Lookup(string(out), "libcuda.so.1", runtime.GOARCH); link == "" {
+			link = filepath.Join(LibraryDir, "libcuda.so.1") // where driver containers put it
+		}
+		if _, err := os.Stat(link); err != nil {
 			return "", refuse(LibraryMissing, device, "ldconfig knows no libcuda.so.1: install the driver, or name its library folder")
 		}
 	}

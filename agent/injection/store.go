@@ -24,7 +24,7 @@ type Config struct {
 	Devices    string // of the driver's nodes; "" is /dev
 	MigMinors  string // "" is DefaultMigMinors
 	Libraries  string // folder of the driver's libraries; "" asks ldconfig
-	Management string // path of nvidia-smi; "" is /usr/bin/nvidia-smi
+	Management string // path of nvidia-smi; "" looks in the usual places
 	Version    string // of the driver, as it reports itself; "" takes what is found
 	Mock       string // folder of simulated nodes; "" is /dev/tranche-mock
 }
@@ -43,7 +43,6 @@ func Open(cfg Config) (*Store, error) {
 	fill(&cfg.Dir, DefaultDir)
 	fill(&cfg.Devices, "/dev")
 	fill(&cfg.MigMinors, DefaultMigMinors)
-	fill(&cfg.Management, "/usr/bin/nvidia-smi")
 	fill(&cfg.Mock, "/dev/tranche-mock")
 	if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
 		return nil, refuse(Broken, "", "make folder %s", cfg.Dir).because(err)

@@ -145,6 +145,7 @@ func TestProbe(t *testing.T) {
 	d := l.open(t, t.TempDir())
 	facts, err := d.Probe(t.Context())
 	require.NoError(t, err)
+	t.Logf("%+v", facts)
 	require.NotEmpty(t, facts.Containerd)
 	require.Contains(t, facts.Runc, "runc version")
 	_, err = l.open(t, t.TempDir(), func(c *containerd.Config) { c.Runc = "/no/such/runc" }).Probe(t.Context())
