@@ -23,11 +23,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Parent is the group of all containers.
-const Parent = "/tranche"
+// parent is the group of all containers.
+const parent = "/tranche"
 
-// ErrForeign is the error of a path that is not below Parent.
-var ErrForeign = errors.New("not a cgroup below " + Parent)
+// ErrForeign is the error of a path that is not below /tranche.
+var ErrForeign = errors.New("not a cgroup below " + parent)
 
 // Tree is the mounted hierarchy.
 type Tree struct {
@@ -49,18 +49,12 @@ func Open(root string) (*Tree, error) {
 	return &Tree{root: root}, nil
 }
 
-// Root is the mount.
-func (t *Tree) Root() string { return t.root }
-
-// V2 reports the unified hierarchy.
-func (t *Tree) V2() bool { return t.v2 }
-
 // Path is the group of a container.
-func Path(name string) string { return Parent + "/" + name }
+func Path(name string) string { return parent + "/" + name }
 
 // folders are the places of a group: one, or one per controller.
 func (t *Tree) folders(group string) ([]string, error) {
-	if path.Clean(group) != group || group != Parent && !strings.HasPrefix(group, Parent+"/") {
+	if path.Clean(group) != group || group != parent && !strings.HasPrefix(group, parent+"/") {
 		return nil, fmt.Errorf("cgroup %q: %w", group, ErrForeign)
 	}
 	if t.v2 {
@@ -122,7 +116,7 @@ func (t *Tree) handDown(group string) error {
 const removal = 2 * time.Second
 
 // Remove removes a group with those inside it. It succeeds if there is none, and
-// fails if processes live in it. Parent stays: a container may be about to be made in
+// fails if processes live in it. /tranche itself stays: a container may be about to be made in
 // it.
 func (t *Tree) Remove(group string) error {
 	folders, err := t.folders(group)
@@ -251,7 +245,7 @@ func ofPID(proc string, pid int) (string, error) {
 
 // Container returns the name of the container whose group this is or is inside of.
 func Container(group string) (string, bool) {
-	rest, ok := strings.CutPrefix(group, Parent+"/")
+	rest, ok := strings.CutPrefix(group, parent+"/")
 	name, _, _ := strings.Cut(rest, "/")
 	return name, ok && name != ""
 }

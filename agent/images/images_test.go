@@ -4,10 +4,12 @@ import (
 	"archive/tar"
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -252,6 +254,37 @@ func TestHostileLayersStayInside(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, "safe", string(text))
 		})
+	}
+}
+
+// Archives of random links and names never write beyond their folder.
+func TestRandomLayersStayInside(t *testing.T) {
+	served := imagestest.Serve(t)
+	s := open(t, served, nil)
+	outside := t.TempDir()
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	draw := rand.New(rand.NewPCG(seed, 1))
+	parts := []string{"a", "b", "..", ".", outside, "/", ".wh.a", ".wh..wh..opq", ""}
+	name := func() string {
+		var out []string
+		for range 1 + draw.IntN(4) {
+			out = append(out, parts[draw.IntN(len(parts))])
+		}
+		return strings.TrimRight("./"+strings.Join(out, "/"), "/") // an archive has no other slash at the end
+	}
+	kinds := []byte{tar.TypeReg, tar.TypeDir, tar.TypeSymlink, tar.TypeLink, tar.TypeFifo, tar.TypeChar}
+	for i := range 40 {
+		var entries []tar.Header
+		for range 1 + draw.IntN(8) {
+			entries = append(entries, tar.Header{Typeflag: kinds[draw.IntN(len(kinds))], Name: name(), Linkname: name()})
+		}
+		ref := served.Push(t, served.Public, "ok/random:"+strconv.Itoa(i), image(t, layer(t, entries...)))
+		_, err := s.Pull(t.Context(), images.Request{Reference: ref})
+		require.Contains(t, []runtime.Kind{"", runtime.ImageRefused, runtime.ImageInvalid}, runtime.KindOf(err), "%v", err)
+		left, err := os.ReadDir(outside)
+		require.NoError(t, err)
+		require.Empty(t, left, "%+v", entries)
 	}
 }
 

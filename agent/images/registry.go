@@ -50,9 +50,6 @@ func NewRegistry(policy Policy) (*Registry, error) {
 // Policy returns the policy with its defaults.
 func (r *Registry) Policy() Policy { return r.policy }
 
-// Transport is the HTTP client's, which enforces where requests may go.
-func (r *Registry) Transport() http.RoundTripper { return r.transport }
-
 func refuse(kind runtime.Kind, format string, args ...any) *runtime.Error {
 	return runtime.Refuse(kind, "pull", "", format, args...)
 }

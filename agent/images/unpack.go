@@ -172,6 +172,9 @@ func (x *extractor) make(name string, h *tar.Header, content io.Reader) error {
 		if err != nil {
 			return err
 		}
+		if info, err := x.root.Lstat(target); err == nil && info.IsDir() {
+			return refuse(runtime.ImageInvalid, "layer entry %q is a hard link to a folder", h.Name)
+		}
 		return x.root.Link(target, name)
 	default:
 		if err := x.file(name, content); err != nil {

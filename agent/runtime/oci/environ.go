@@ -17,8 +17,8 @@ var (
 	tenantPrefixes = []string{"CUDA_MPS_", "TRANCHE_"}
 )
 
-// Reserved reports whether a tenant's variable is left out.
-func Reserved(name string) bool { return matches(name, tenantNames, tenantPrefixes) }
+// reserved reports whether a tenant's variable is left out.
+func reserved(name string) bool { return matches(name, tenantNames, tenantPrefixes) }
 
 func matches(name string, names, prefixes []string) bool {
 	for _, n := range names {
@@ -60,7 +60,7 @@ func environ(in Input) []string {
 		}
 	}
 	for _, name := range sorted(in.Spec.Env) {
-		if !Reserved(name) {
+		if !reserved(name) {
 			set(name, in.Spec.Env[name])
 		}
 	}

@@ -12,9 +12,9 @@ import (
 
 // The least that a container gets: below it not even a shell starts.
 const (
-	MinRAM  units.MiB = 16
-	MinVCPU           = 1
-	MinPIDs           = 8
+	minRAM  units.MiB = 16
+	minVCPU           = 1
+	minPIDs           = 8
 )
 
 // maxPIDs is what a 64-bit kernel can count.
@@ -40,16 +40,16 @@ var hostnames = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 func Check(s runtime.Spec, host Host) error {
 	invalid := func(format string, args ...any) error { return refuse(runtime.LimitInvalid, s, format, args...) }
 	switch {
-	case s.RAM < MinRAM:
-		return invalid("memory of %d MiB is below the minimum of %d MiB", s.RAM, MinRAM)
+	case s.RAM < minRAM:
+		return invalid("memory of %d MiB is below the minimum of %d MiB", s.RAM, minRAM)
 	case host.RAM > 0 && s.RAM > host.RAM:
 		return invalid("memory of %d MiB is more than the host's %d MiB", s.RAM, host.RAM)
-	case s.VCPU < MinVCPU:
-		return invalid("%d CPUs are below the minimum of %d", s.VCPU, MinVCPU)
+	case s.VCPU < minVCPU:
+		return invalid("%d CPUs are below the minimum of %d", s.VCPU, minVCPU)
 	case host.CPUs > 0 && s.VCPU > host.CPUs:
 		return invalid("%d CPUs are more than the host's %d", s.VCPU, host.CPUs)
-	case s.PIDs != 0 && (s.PIDs < MinPIDs || s.PIDs > maxPIDs):
-		return invalid("a limit of %d processes is not within %d to %d", s.PIDs, MinPIDs, maxPIDs)
+	case s.PIDs != 0 && (s.PIDs < minPIDs || s.PIDs > maxPIDs):
+		return invalid("a limit of %d processes is not within %d to %d", s.PIDs, minPIDs, maxPIDs)
 	case s.Shm < 0 || s.Shm > s.RAM:
 		return invalid("/dev/shm of %d MiB is not within the memory of %d MiB", s.Shm, s.RAM)
 	case !hostnames.MatchString(hostname(s)):

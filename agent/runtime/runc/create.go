@@ -23,7 +23,8 @@ func (d *Driver) create(ctx context.Context, s runtime.Spec) (process.Identity, 
 		return process.Identity{}, err
 	}
 	defer lock.Close()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	// Somebody may be looking whether a shim lives, for a moment.
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		return process.Identity{}, refuse(runtime.Broken, "start", s.Name, "lock the container's shim").Because(err)
 	}
 	r, w, err := os.Pipe()

@@ -52,6 +52,7 @@ func (d *Driver) Start(ctx context.Context, s runtime.Spec) (runtime.Container, 
 		}
 		return runtime.Container{}, named(err, s.Name)
 	}
+	d.collect(ctx)
 	return d.container(r), nil
 }
 

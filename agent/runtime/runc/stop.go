@@ -26,10 +26,16 @@ func (d *Driver) Stop(ctx context.Context, name string) error {
 	if err := d.remove(ctx, name); err != nil {
 		return err
 	}
+	d.collect(ctx)
+	return nil
+}
+
+// collect removes unused images if they are too many. What hinders it hinders no
+// container.
+func (d *Driver) collect(ctx context.Context) {
 	if freed, err := d.cfg.Images.GC(ctx); err != nil {
 		d.cfg.Log.Warn("unused images not removed", "freed_bytes", freed, "error", err)
 	}
-	return nil
 }
 
 // remove ends a container and removes every trace, from the outside in: processes,
