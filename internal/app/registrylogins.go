@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/tranche-cloud/tranche/internal/auth"
 	"github.com/tranche-cloud/tranche/internal/fault"
@@ -27,7 +26,7 @@ func (a *App) CreateRegistryLogin(ctx context.Context, c Caller, in NewRegistryL
 	if err := wholeOrg(c); err != nil {
 		return RegistryLogin{}, err
 	}
-	row := RegistryLogin{ID: id.New[id.RegistryLogin](), Registry: strings.ToLower(in.Registry), Username: in.Username}
+	row := RegistryLogin{ID: id.New[id.RegistryLogin](), Registry: canonicalRegistry(in.Registry), Username: in.Username}
 	if err := a.sealLogin(c.Org, &row, in.Password); err != nil {
 		return RegistryLogin{}, err
 	}

@@ -103,9 +103,14 @@ func RegistryOf(image string) string {
 	if !found || !strings.ContainsAny(first, ".:") && first != "localhost" {
 		return dockerHub
 	}
-	first = strings.ToLower(first)
-	if first == "index.docker.io" || first == "registry-1.docker.io" {
+	return canonicalRegistry(first)
+}
+
+// canonicalRegistry is the one name that a registry goes by.
+func canonicalRegistry(name string) string {
+	name = strings.ToLower(name)
+	if name == "index.docker.io" || name == "registry-1.docker.io" {
 		return dockerHub
 	}
-	return first
+	return name
 }
