@@ -162,9 +162,15 @@ func Events(t *testing.T, r gpudrv.Reader, uuid string, cause func(code int)) {
 		require.Less(t, n, flood, "nobody said that events were dropped")
 	}
 	cause(79)
-	e, err := second.Next(ctx)
-	require.NoError(t, err)
-	require.Equal(t, 79, e.XID, "events go on after some were missed")
+	for {
+		e, err := second.Next(ctx)
+		require.NoError(t, err, "events go on after some were missed")
+		if e.XID == 79 {
+			return
+		}
+		// What was on its way between two processes when the flood ended.
+		require.True(t, e.Kind == gpudrv.EventMissed || e.XID == 31, e)
+	}
 }
 
 // tunes checks gpudrv.Tuner on an empty GPU.

@@ -24,6 +24,9 @@ type Config struct {
 	// MPSControl is the absolute path of nvidia-cuda-mps-control, for the
 	// capabilities; "" tries the usual places.
 	MPSControl string
+	// Excluded are the UUIDs of GPUs that hang: nothing registers for their events. The
+	// caller does not ask about them.
+	Excluded []string
 	// LeaveSettings keeps every setting as the operator of the machine left it.
 	LeaveSettings bool
 }

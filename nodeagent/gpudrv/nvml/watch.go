@@ -4,6 +4,7 @@ package nvml
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -81,7 +82,7 @@ func (d *driver) register() (registration, error) {
 			continue
 		}
 		uuid, ret := dev.GetUUID()
-		if ret != lib.SUCCESS {
+		if ret != lib.SUCCESS || slices.Contains(d.config.Excluded, uuid) {
 			continue
 		}
 		supported, ret := dev.GetSupportedEventTypes()
