@@ -178,6 +178,7 @@ type link struct {
 	applied   int64
 	failure   string
 	told      uint64      // the highest spool id sent on this stream
+	acked     uint64      // the highest one acknowledged
 	taken     chan uint64 // acknowledgements of the spool, the newest only
 
 	mu      sync.Mutex

@@ -86,7 +86,8 @@ func (l *link) abandon() {
 // tell sends what waits in the spool, a bounded number at a time.
 func (l *link) tell() error {
 	s := l.a.cfg.Spool
-	for _, r := range s.Pending(l.told, tellAtOnce) {
+	room := tellAtOnce - int(l.told-min(l.acked, l.told))
+	for _, r := range s.Pending(l.told, max(room, 0)) {
 		m := &agentv1.SessionRequest{}
 		if r.Event != nil {
 			m.Frame = &agentv1.SessionRequest_Event{Event: agentlink.EventOut(*r.Event)}
@@ -95,6 +96,9 @@ func (l *link) tell() error {
 		}
 		if err := l.send(m); err != nil {
 			return err
+		}
+		if l.told == 0 {
+			l.acked = r.ID - 1 // what came before was taken by an earlier stream
 		}
 		l.told = r.ID
 	}
@@ -115,6 +119,7 @@ func (l *link) forget(through uint64) error {
 	if err := l.a.cfg.Spool.Taken(through); err != nil {
 		return err
 	}
+	l.acked = max(l.acked, through)
 	return l.tell()
 }
 

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,23 +14,26 @@ import (
 // belongs to another, not even after an escape. They start far above the ids of people
 // and packages and end below 2³¹, where some file systems stop.
 const (
-	idsEach  = 65536
-	firstIDs = 1 << 20
-	maxIDs   = (1<<31 - firstIDs) / idsEach
+	idsEach = 65536
+	// FirstID is where ids begin if nobody says otherwise.
+	FirstID = 1 << 20
+	endIDs  = 1 << 31
 )
 
 // IDs gives out ranges of ids and remembers them in one fsynced file: a range is never
 // given to a second name while the first one holds it. It is safe for concurrent use.
 type IDs struct {
-	path string
+	path  string
+	first uint32
 
 	mu    sync.Mutex
 	taken map[string]int // range by name
 }
 
-// OpenIDs reads the file at the path; a missing one is made with the first range.
-func OpenIDs(path string) (*IDs, error) {
-	i := &IDs{path: path, taken: map[string]int{}}
+// OpenIDs reads the file at the path; a missing one is made with the first range. Ids
+// begin at first, which stays the same for the life of the file; 0 is FirstID.
+func OpenIDs(path string, first uint32) (*IDs, error) {
+	i := &IDs{path: path, first: cmp.Or(first, FirstID), taken: map[string]int{}}
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return i, nil
@@ -56,8 +60,8 @@ func (i *IDs) Take(name string) (uint32, error) {
 		slices.Sort(used)
 		for n = 0; n < len(used) && used[n] == n; n++ {
 		}
-		if n >= maxIDs {
-			return 0, fmt.Errorf("all %d ranges of ids are given out", maxIDs)
+		if most := (endIDs - int(i.first)) / idsEach; n >= most {
+			return 0, fmt.Errorf("all %d ranges of ids are given out", most)
 		}
 		i.taken[name] = n
 		if err := i.store(); err != nil {
@@ -65,7 +69,7 @@ func (i *IDs) Take(name string) (uint32, error) {
 			return 0, err
 		}
 	}
-	return uint32(firstIDs + n*idsEach), nil
+	return i.first + uint32(n*idsEach), nil
 }
 
 // Give takes a range back; it succeeds if the name holds none.

@@ -27,6 +27,7 @@ import (
 	"github.com/tranche-cloud/tranche/agent/guest"
 	"github.com/tranche-cloud/tranche/agent/injection"
 	"github.com/tranche-cloud/tranche/agent/network"
+	"github.com/tranche-cloud/tranche/internal/units"
 	"github.com/tranche-cloud/tranche/nodeagent/gpudrv"
 	"github.com/tranche-cloud/tranche/nodeagent/mpsd"
 	"github.com/tranche-cloud/tranche/nodeagent/runtime"
@@ -48,7 +49,11 @@ type Config struct {
 	Logs string
 	// CPUs says on which CPUs and memory nodes a container with these GPUs runs best,
 	// as cpuset lists; nil is anywhere.
-	CPUs   func(ctx context.Context, gpus []string) (cpus, nodes string)
+	CPUs func(ctx context.Context, gpus []string) (cpus, nodes string)
+	// VCPU and RAM bound what a container gets, for a simulated host that claims more
+	// than this machine has; 0 is no bound, and too much is refused.
+	VCPU   int
+	RAM    units.MiB
 	Uptime func() time.Duration
 	Log    *slog.Logger
 }
@@ -95,6 +100,9 @@ func (l *Launcher) Start(ctx context.Context, s runtime.Spec) (runtime.Container
 }
 
 func (l *Launcher) start(ctx context.Context, s runtime.Spec) (runtime.Container, error) {
+	if l.cfg.VCPU > 0 {
+		s.VCPU, s.RAM = min(s.VCPU, l.cfg.VCPU), min(s.RAM, l.cfg.RAM)
+	}
 	base, err := l.cfg.IDs.Take(s.Name)
 	if err != nil {
 		return runtime.Container{}, runtime.Refuse(runtime.Broken, "start", s.Name, "no ids for its user namespace").Because(err)

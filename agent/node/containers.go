@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	goruntime "runtime"
 
 	"github.com/tranche-cloud/tranche/agent/guest"
 	"github.com/tranche-cloud/tranche/agent/images"
@@ -48,7 +49,9 @@ type Options struct {
 	Runtime string // containerd, runc or fake
 
 	ContainerdAddress string // "" is the packaged daemon's
+	Namespace         string // of containerd; "" is tranche
 	RuncPath          string // "" is the one on the PATH
+	FirstID           uint32 // of user namespaces; 0 is launch.FirstID
 	// Shim is this program and its subcommand that holds a container of runc's; the
 	// program alone keeps logs for containerd's.
 	Shim      []string
@@ -141,11 +144,16 @@ func (o Options) containers(ctx context.Context, s surroundings) (_ *Parts, err 
 	if err != nil {
 		return nil, err
 	}
-	ids, err := launch.OpenIDs(filepath.Join(o.Dir, "ids.json"))
+	ids, err := launch.OpenIDs(filepath.Join(o.Dir, "ids.json"), o.FirstID)
+	if err != nil {
+		return nil, err
+	}
+	vcpu, ram, err := s.bounds()
 	if err != nil {
 		return nil, err
 	}
 	p.Launcher, err = launch.New(launch.Config{
+		VCPU: vcpu, RAM: ram,
 		Runtime: driver, Devices: devices, Kind: s.kind, GPUs: s.gpus, MPS: s.mps, Network: p.Network, Guests: p.Guests,
 		GuestPath: o.GuestPath, Resolv: names, IDs: ids, Logs: filepath.Join(o.Dir, "logs"), CPUs: nearGPUs(s), Uptime: nodeagent.Uptime, Log: s.log,
 	})
@@ -191,7 +199,7 @@ func (o Options) driver(p *Parts, s surroundings, run, cdi string) (runtime.Driv
 			return nil, err
 		}
 		d, err := containerd.Open(containerd.Config{
-			Address: o.ContainerdAddress, Runc: o.RuncPath, Logger: o.Shim[0], StateDir: filepath.Join(run, "containerd"), CDIDirs: []string{cdi},
+			Address: o.ContainerdAddress, Namespace: o.Namespace, Runc: o.RuncPath, Logger: o.Shim[0], StateDir: filepath.Join(run, "containerd"), CDIDirs: []string{cdi},
 			Host: facts, Images: registry, BootID: s.bootID, Uptime: nodeagent.Uptime, Clock: s.clock,
 		})
 		if err != nil {
@@ -223,6 +231,17 @@ func (o Options) network(ctx context.Context) (*network.Manager, error) {
 		Range: prefix, Uplink: o.Uplink, Ports: o.Ports, Deny: o.Deny, Allow: o.Allow, Resolvers: o.Resolvers,
 		MbitPerInstance: o.Mbit, StateDir: filepath.Join(o.Dir, "network"),
 	})
+}
+
+// bounds are this machine's size for a simulated host, whose fleet file may claim
+// more; nothing for a real one.
+func (s surroundings) bounds() (vcpu int, ram units.MiB, err error) {
+	if s.kind != injection.Simulated {
+		return 0, 0, nil
+	}
+	ram, err = memory()
+	const share = 2 // the machine has more to do than one container
+	return goruntime.NumCPU(), ram / share, err
 }
 
 // resolv writes the file that tells instances whom to ask for names.

@@ -37,7 +37,7 @@ func root() *cobra.Command {
 			return bindEnv(cmd.Flags(), os.LookupEnv)
 		},
 	}
-	cmd.AddCommand(runCommand(), inspectCommand(), recordCommand(), preflightCommand(), shimCommand(), logCommand())
+	cmd.AddCommand(runCommand(), inspectCommand(), recordCommand(), preflightCommand(), shimCommand(), logCommand(), purgeCommand())
 	return cmd
 }
 

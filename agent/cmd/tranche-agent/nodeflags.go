@@ -22,6 +22,8 @@ type nodeFlags struct {
 	runtime    string
 	runDir     string
 	containerd string
+	namespace  string
+	firstID    uint32
 	runc       string
 	guest      string
 	network    string
@@ -45,6 +47,8 @@ func (f *nodeFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.runtime, "runtime", node.Containerd, "container runtime: containerd or runc; fake starts nothing (sim only)")
 	flags.StringVar(&f.runDir, "run-dir", "", "folder of what need not outlive a boot (default: run in the data folder)")
 	flags.StringVar(&f.containerd, "containerd", "", "socket of containerd (default: the packaged daemon's)")
+	flags.StringVar(&f.namespace, "containerd-namespace", "", "namespace of containerd (default: tranche)")
+	flags.Uint32Var(&f.firstID, "first-id", 0, "first host id of instances' user namespaces (default: 1048576)")
 	flags.StringVar(&f.runc, "runc", "", "path of runc (default: the one on the PATH)")
 	flags.StringVar(&f.guest, "guest", "", "path of tranche-guest (default: beside this program)")
 	flags.StringVar(&f.network, "network", "10.213.0.0/16", "IPv4 addresses for instances; none gives them no network")
@@ -67,7 +71,8 @@ func (f *nodeFlags) register(flags *pflag.FlagSet) {
 // options checks the flags and gives them to the assembly.
 func (f *nodeFlags) options(dir string) (node.Options, error) {
 	o := node.Options{
-		Dir: dir, RunDir: f.runDir, Runtime: f.runtime, ContainerdAddress: f.containerd, RuncPath: f.runc, GuestPath: f.guest,
+		Dir: dir, RunDir: f.runDir, Runtime: f.runtime, ContainerdAddress: f.containerd, Namespace: f.namespace, FirstID: f.firstID,
+		RuncPath: f.runc, GuestPath: f.guest,
 		Network: f.network, Uplink: f.uplink, Mbit: f.mbit, Address: f.address, SSHListen: f.sshListen,
 		Images: images.Policy{Allow: f.imageAllow}, Disk: units.MiB(f.disk), CDIDir: f.cdiDir, Library: f.library,
 	}

@@ -83,24 +83,29 @@ func (f *runFlags) runMachine(ctx context.Context, log *slog.Logger) error {
 			return fmt.Errorf("name of this host: %w", err)
 		}
 	}
-	o, err := f.node.options(f.driver.dataDir)
+	n, err := f.machine(ctx, log)
 	if err != nil {
 		return err
+	}
+	return f.keep(ctx, name, n, log)
+}
+
+// machine assembles this machine as a host.
+func (f *runFlags) machine(ctx context.Context, log *slog.Logger) (*node.Node, error) {
+	o, err := f.node.options(f.driver.dataDir)
+	if err != nil {
+		return nil, err
 	}
 	modes, err := f.node.gpuModes()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	n, err := node.NVIDIA(ctx, node.Real{
+	return node.NVIDIA(ctx, node.Real{
 		Driver: nvml.Config{
 			Library: f.driver.library, SMI: f.driver.smi, MPSControl: f.node.mpsControl, LeaveSettings: f.driver.leave,
 		},
 		MPSControl: f.node.mpsControl, Modes: modes, Clock: clock.Real(), Log: log,
 	}, o)
-	if err != nil {
-		return err
-	}
-	return f.keep(ctx, name, n, log)
 }
 
 // runFleet keeps the hosts of a fleet file.

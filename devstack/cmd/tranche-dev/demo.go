@@ -41,8 +41,15 @@ func demoCommand() *cobra.Command {
 
 func runDemo(ctx context.Context, out io.Writer, c stack.Config) (err error) {
 	began := time.Now()
-	fmt.Fprintln(out, "Tranche demo. Every GPU is simulated and no container is started; Postgres, Temporal,")
-	fmt.Fprintln(out, "the control plane and the agents are real processes on this machine.")
+	fmt.Fprintln(out, "Tranche demo. Every GPU is simulated; Postgres, Temporal, the control plane and the")
+	fmt.Fprintln(out, "agents are real processes on this machine.")
+	containers := "Instances are real containers, without a network."
+	if why := stack.CanContain(); why != nil {
+		containers = "No container is started: " + why.Error() + "."
+	} else {
+		c.Containers = true
+	}
+	fmt.Fprintln(out, containers)
 	fmt.Fprintln(out)
 	c.Stage = func(what string, took time.Duration) { fmt.Fprintf(out, "    %-14s %.2f s\n", what, took.Seconds()) }
 	if err := stack.Remove(c.Dir); err != nil {
@@ -56,6 +63,6 @@ func runDemo(ctx context.Context, out io.Writer, c stack.Config) (err error) {
 	if err := errors.Join(err, s.Stop(context.WithoutCancel(ctx))); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "\nGPUs were simulated and no container was started. Whole demo: %.1f s\nDEMO OK\n", time.Since(began).Seconds())
+	fmt.Fprintf(out, "\nGPUs were simulated. %s Whole demo: %.1f s\nDEMO OK\n", containers, time.Since(began).Seconds())
 	return nil
 }

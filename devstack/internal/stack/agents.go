@@ -62,9 +62,9 @@ func (s *Stack) StartAgents(ctx context.Context, fleet market.Fleet, approve boo
 func (s *Stack) agent(host, fleetFile, tokenFile string) process.Spec {
 	return process.Spec{
 		Name: AgentName(host), Path: s.binary("tranche-agent"),
-		Args: []string{"run", "--driver=sim", "--runtime=fake", "--fleet", fleetFile, "--host", host,
+		Args: append([]string{"run", "--driver=sim", "--fleet", fleetFile, "--host", host,
 			"--gateway", "https://" + address(s.Ports.Gateway),
-			"--join-token-file", tokenFile, "--data-dir", filepath.Join(s.Dir, "agents", host)},
+			"--join-token-file", tokenFile, "--data-dir", filepath.Join(s.Dir, "agents", host)}, s.arguments(host)...),
 		Log: s.log(AgentName(host)),
 	}
 }

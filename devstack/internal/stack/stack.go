@@ -41,6 +41,8 @@ type Config struct {
 	Durable bool
 	// OneProcess runs `tranched all` instead of a process for each role.
 	OneProcess bool
+	// Containers gives agents a real container runtime; see CanContain.
+	Containers bool
 	// Stage is told what was done and how long it took; nil: nobody.
 	Stage func(what string, took time.Duration)
 }
@@ -50,8 +52,9 @@ type Stack struct {
 	Config
 	Postgres *postgres.Cluster
 
-	admin string
-	hold  *os.File
+	admin      string
+	hold       *os.File
+	containers *containers // nil: the fake runtime
 
 	mu       sync.Mutex
 	children []*process.Process // in order of their start
@@ -97,7 +100,13 @@ func (s *Stack) start(ctx context.Context) error {
 	if err := both.Wait(); err != nil {
 		return err
 	}
-	return s.stage("control plane", func() error { return s.startControlPlane(ctx) })
+	if err := s.stage("control plane", func() error { return s.startControlPlane(ctx) }); err != nil {
+		return err
+	}
+	if !s.Containers {
+		return nil
+	}
+	return s.stage("containerd", func() error { return s.startContainers(ctx) })
 }
 
 func (s *Stack) stage(what string, work func() error) error {
@@ -137,9 +146,15 @@ func (s *Stack) Stop(ctx context.Context) error {
 			continue
 		}
 		agents.Wait()
+		if p.Name() == "containerd" {
+			errs = append(errs, s.purge(ctx))
+		}
 		stop(p)
 	}
 	agents.Wait()
+	if s.containers != nil {
+		errs = append(errs, os.RemoveAll(s.containers.run))
+	}
 	if s.hold != nil {
 		errs = append(errs, s.hold.Close())
 	}

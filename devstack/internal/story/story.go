@@ -10,6 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/tranche-cloud/tranche/client"
@@ -48,6 +52,7 @@ var steps = []step{
 	{"create an organization, its project and an API key", (*teller).enlist},
 	{"let business time run 3600× from the next 2nd of a month", (*teller).openMonth},
 	{"create an instance in each mode and wait until they run", (*teller).create},
+	{"enter one by SSH and run a command", (*teller).enter},
 	{"stop one: its slice is free, its bill stands still", (*teller).stop},
 	{"start it again: a new run, perhaps elsewhere", (*teller).start},
 	{"preview the invoice", (*teller).preview},
@@ -139,11 +144,12 @@ func (t *teller) openMonth(ctx context.Context) (string, error) {
 
 func (t *teller) create(ctx context.Context) (string, error) {
 	said := ""
+	program := []string{"sh", "-c", "echo training on $(hostname); exec sleep 100000"}
 	for _, p := range []market.Product{market.Whole, market.MIG, market.MPS, market.TimeSlice} {
 		began := time.Now()
 		name := string(p.Shape.Mode)
 		instance, err := t.client.CreateInstance(ctx, t.buyer.Project, client.InstanceCreate{
-			Name: &name, Offer: p.Offer, Image: "registry.example/trainer:1",
+			Name: &name, Offer: p.Offer, Image: t.stack.Image(), Command: &program,
 		})
 		if err != nil {
 			return "", fmt.Errorf("create on %s: %w", p.Offer, err)
@@ -156,6 +162,38 @@ func (t *teller) create(ctx context.Context) (string, error) {
 		said += fmt.Sprintf("    %-10s %s  running after %d ms\n", name, slice(running), time.Since(began).Milliseconds())
 	}
 	return said, nil
+}
+
+// enter runs a command in an instance through the CLI, which asks the API for a
+// short-lived certificate and speaks to the host's SSH gateway.
+func (t *teller) enter(ctx context.Context) (string, error) {
+	if !t.stack.Containers {
+		return "    skipped: no container runs\n", nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	id := t.rented[1].Id
+	out, err := t.cli(ctx, "instance", "exec", id, "--", "sh", "-c", "echo hello from $(hostname) as uid $(id -u), GPU nodes: $(ls /dev/tranche-mock)")
+	if err != nil {
+		return "", err
+	}
+	logs, err := t.cli(ctx, "instance", "logs", id)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("    exec: %s\n    logs: %s\n", out, logs), nil
+}
+
+// cli runs the command line as the tenant.
+func (t *teller) cli(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(t.stack.BinDir, "tranche"), args...) //nolint:gosec // our own binary
+	cmd.Env = append(os.Environ(), "TRANCHE_API_URL="+t.stack.URL(), "TRANCHE_API_KEY="+t.buyer.Key)
+	out, err := cmd.CombinedOutput()
+	text := strings.TrimSpace(string(out))
+	if err != nil {
+		return "", fmt.Errorf("tranche %s: %w: %s", strings.Join(args, " "), err, text)
+	}
+	return text, nil
 }
 
 // slice says in a line what an instance holds.
