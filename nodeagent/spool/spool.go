@@ -164,6 +164,13 @@ func (s *Spool) Dropped() uint64 {
 	return s.dropped
 }
 
+// Len is how many records wait to be taken.
+func (s *Spool) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.queue)
+}
+
 // Pending returns up to n records above an id, oldest first, with their ages now.
 func (s *Spool) Pending(above uint64, n int) []Record {
 	s.mu.Lock()
