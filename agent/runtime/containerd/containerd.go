@@ -71,14 +71,16 @@ type Driver struct {
 	pulls   locks // one pull of an image at a time
 	ids     sync.Mutex
 	taken   map[string]uint32 // containers being made, and their first id
-	cancel  context.CancelFunc
+	watch   sync.Mutex
+	closed  bool
+	cancel  context.CancelFunc // ends listening; nil until it began
 	done    sync.WaitGroup
 }
 
 var _ runtime.Driver = (*Driver)(nil)
 
-// Open connects when the daemon is first needed: it may be down. It starts to listen
-// to ends of containers; Close ends that.
+// Open connects when the daemon is first needed: it may be down. From the first call
+// on the driver listens to ends of containers, until Close.
 func Open(cfg Config) (*Driver, error) {
 	fill(&cfg.Address, DefaultAddress)
 	fill(&cfg.Namespace, DefaultNamespace)
@@ -109,10 +111,7 @@ func Open(cfg Config) (*Driver, error) {
 	if err != nil {
 		return nil, runtime.Refuse(runtime.Unavailable, "open", "", "containerd at %s", cfg.Address).Because(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	d := &Driver{cfg: cfg, client: c, groups: groups, taken: map[string]uint32{}, cancel: cancel}
-	d.done.Go(func() { d.listen(ctx) })
-	return d, nil
+	return &Driver{cfg: cfg, client: c, groups: groups, taken: map[string]uint32{}}, nil
 }
 
 func fill[T comparable](field *T, value T) {
@@ -122,9 +121,25 @@ func fill[T comparable](field *T, value T) {
 	}
 }
 
+// attend begins to listen to ends, for longer than the call that asks for it.
+func (d *Driver) attend(ctx context.Context) {
+	d.watch.Lock()
+	defer d.watch.Unlock()
+	if d.closed || d.cancel != nil {
+		return
+	}
+	ctx, d.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	d.done.Go(func() { d.listen(ctx) })
+}
+
 // Close leaves everything running and lets go of the daemon.
 func (d *Driver) Close() error {
-	d.cancel()
+	d.watch.Lock()
+	d.closed = true
+	if d.cancel != nil {
+		d.cancel()
+	}
+	d.watch.Unlock()
 	err := d.client.Close()
 	d.done.Wait()
 	return err

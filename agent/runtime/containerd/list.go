@@ -14,6 +14,7 @@ import (
 // List implements runtime.Driver. A task that the daemon cannot ask about makes the
 // whole list unknown: nobody may take it for ended.
 func (d *Driver) List(ctx context.Context) ([]runtime.Container, error) {
+	d.attend(ctx)
 	found, err := d.client.Containers(ctx)
 	if err != nil {
 		return nil, typed("list", "", err)

@@ -27,6 +27,7 @@ const undoing = 30 * time.Second
 // wanted run is removed first. After an error nothing is there, unless the daemon
 // left in the middle.
 func (d *Driver) Start(ctx context.Context, s runtime.Spec) (runtime.Container, error) {
+	d.attend(ctx)
 	release, err := d.names.lock(ctx, s.Name)
 	if err != nil {
 		return runtime.Container{}, typed("start", s.Name, err)

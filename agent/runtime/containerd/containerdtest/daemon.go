@@ -89,7 +89,7 @@ func (d *Daemon) Run() {
 	cmd.Stdout, cmd.Stderr = log, log
 	require.NoError(d.t, cmd.Start())
 	d.process = cmd
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.t.Context()), patience)
 	defer cancel()
 	for {
 		err := d.serves(ctx)
@@ -143,7 +143,7 @@ func (d *Daemon) remove() {
 	if d.process == nil {
 		d.Run()
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.t.Context()), patience)
 	defer cancel()
 	d.endTasks(ctx)
 	d.Stop()
