@@ -219,6 +219,7 @@ func showModeChange(ctx context.Context, t *store.SystemTx, m store.ModeChange) 
 			Code: m.Problem.Code, Detail: m.Problem.Detail, Suggestion: "Read the GPU and its host, then set the mode again.",
 		}
 		return out, nil
+	default:
 	}
 	sight, err := t.ModeSight(ctx, m.GPU)
 	if err != nil {

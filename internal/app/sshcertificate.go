@@ -2,8 +2,9 @@ package app
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/binary"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -99,7 +100,7 @@ func (a *App) signFor(ctx context.Context, c Caller, i id.Instance, key sshcert.
 	}
 	r := sshcert.Request{
 		Key: key.PublicKey, Instance: i, Kind: sshcert.Kind(purpose), Holder: c.actor() + " " + c.RequestID, Life: certificateLife,
-		Serial: rand.Uint64()>>1 + 1,
+		Serial: serial(),
 	}
 	signed, err := authority.Sign(r, a.Clock.Now())
 	if err != nil {
@@ -107,6 +108,13 @@ func (a *App) signFor(ctx context.Context, c Caller, i id.Instance, key sshcert.
 	}
 	line := strings.TrimSpace(string(ssh.MarshalAuthorizedKey(signed)))
 	return line, time.Unix(int64(signed.ValidBefore), 0).UTC(), nil
+}
+
+// serial is a number by which the audit knows a certificate; it is never zero.
+func serial() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // crypto/rand never fails; it ends the program instead
+	return binary.BigEndian.Uint64(b[:]) | 1
 }
 
 // reachable says where to log in, or why that is not possible now.

@@ -79,8 +79,9 @@ func NextMode(v ModeView, at time.Time) ModeStep {
 		return nextDraining(v, at)
 	case ModeSwitching:
 		return nextSwitching(v, at)
+	default:
+		return ModeStep{Do: DoNothing}
 	}
-	return ModeStep{Do: DoNothing}
 }
 
 func nextDraining(v ModeView, at time.Time) ModeStep {

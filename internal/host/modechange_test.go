@@ -87,6 +87,7 @@ func TestNextModeIsTotalAndHarmsNobody(t *testing.T) {
 			require.Equal(t, v.Wanted, v.Observed)
 		case host.DoWait:
 			require.True(t, step.Until.After(at))
+		default:
 		}
 		require.Equal(t, !v.Status.IsOpen(), step.Do == host.DoNothing)
 	})
