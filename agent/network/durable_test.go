@@ -351,6 +351,16 @@ func TestIPv6CanBeOff(t *testing.T) {
 	require.Error(t, err)
 }
 
+func TestTheLoopbackMayBeTheWayOut(t *testing.T) {
+	if !isolated(t) {
+		return
+	}
+	w := newWorld(t)
+	w.config.Uplink = "lo" // it takes packets longer than other links may carry
+	a1 := w.attach(w.open(), "org_a", "asg_a1")
+	require.True(t, a1.IPv4.IsValid())
+}
+
 func TestRateAndConnectionsAreLimited(t *testing.T) {
 	if !isolated(t) {
 		return

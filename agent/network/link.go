@@ -14,6 +14,11 @@ import (
 	"github.com/tranche-cloud/tranche/nodeagent/runtime"
 )
 
+// longestPacket is the most that the kernel lets a link of ours carry at once, in
+// bytes. The loopback, which stands for the way out where nothing leads out, takes one
+// more.
+const longestPacket = 65535
+
 // step is one change, with the name that errors and tests know it by.
 type step struct {
 	name string
@@ -47,7 +52,7 @@ func (m *Manager) connect(l *lease, ns *os.File) error {
 	if near == nil {
 		err = m.take("attach", l.Name, step{"make the link", func() error {
 			attrs := netlink.NewLinkAttrs()
-			attrs.Name, attrs.MTU, attrs.HardwareAddr = l.link(), uplink.Attrs().MTU, macOf(m.c.gateway4())
+			attrs.Name, attrs.MTU, attrs.HardwareAddr = l.link(), min(uplink.Attrs().MTU, longestPacket), macOf(m.c.gateway4())
 			veth := netlink.NewVeth(attrs)
 			veth.PeerName, veth.PeerHardwareAddr, veth.PeerNamespace = inside, l.mac(), netlink.NsFd(ns.Fd())
 			return m.h.LinkAdd(veth)
