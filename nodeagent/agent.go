@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	mrand "math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -48,7 +49,11 @@ type Agent struct {
 	nonce   string // of this process
 	counter uint64 // of its streams
 	asks    chan ask
+	linked  atomic.Bool
 }
+
+// Linked reports whether the control plane serves this host now.
+func (a *Agent) Linked() bool { return a.linked.Load() }
 
 // New makes an agent over a keeper. It fails if the identity cannot be read.
 func New(cfg Config, k *Keeper) (*Agent, error) {
@@ -161,6 +166,8 @@ func (a *Agent) session(ctx context.Context) (served bool, err error) {
 	}
 	a.log.Info("connected", "session", welcome.Session)
 	l.session = welcome.Session
+	a.linked.Store(true)
+	defer a.linked.Store(false)
 	ended := make(chan error, 1)
 	go func() { ended <- l.receive() }()
 	err = l.serve(ctx, welcome, ended)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/tranche-cloud/tranche/internal/agentlink"
 	"github.com/tranche-cloud/tranche/nodeagent/gpudrv"
 )
 
@@ -50,4 +51,22 @@ func (k *Keeper) Mend(ctx context.Context, uuids []string, reset, test func(ctx 
 		k.relook(uuid)
 	}
 	return errors.Join(errs...)
+}
+
+// Healths is the health of each GPU that the host has shown, by UUID.
+func (k *Keeper) Healths() map[string]GPUHealth {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	out := map[string]GPUHealth{}
+	for uuid := range k.devices {
+		out[uuid] = k.graded(uuid)
+	}
+	return out
+}
+
+// Condition is what concerns the host as a whole, and why.
+func (k *Keeper) Condition() (is agentlink.Condition, cause string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.condition.is, k.condition.cause
 }
