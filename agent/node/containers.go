@@ -96,7 +96,7 @@ func (p *Parts) Close() error {
 
 // surroundings are the facts of a host that the parts need.
 type surroundings struct {
-	gpus   gpudrv.Reader
+	gpus   gpudrv.Driver
 	kind   injection.Driver
 	mps    mpsd.Control
 	bootID string

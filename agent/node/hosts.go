@@ -51,6 +51,9 @@ type Real struct {
 	// MPSControl is the absolute path of the MPS control program; "" tries the usual
 	// places.
 	MPSControl string
+	// Probe is a small CUDA program and its arguments, which shows after a fault that
+	// fresh clients work; none trusts the daemon.
+	Probe []string
 	// Modes are the sharing modes of the GPUs by UUID; a GPU that is not named keeps
 	// the one it is in.
 	Modes map[string]gpu.Mode
@@ -82,22 +85,36 @@ func NVIDIA(ctx context.Context, r Real, o Options) (_ *Node, err error) {
 	if err != nil {
 		return nil, err
 	}
-	n.Driver, n.Host.Carve = drv, techniques(drv, daemons, r.Driver.LeaveSettings)
+	n.Driver = drv
+	if n.Host.Carve, err = techniques(drv, daemons, r); err != nil {
+		return nil, err
+	}
+	if !r.Driver.LeaveSettings {
+		n.computeMode = gpudrv.ComputeExclusiveProcess
+	}
 	return n, n.furnish(ctx, o, surroundings{
 		gpus: drv, kind: injection.NVIDIA, mps: daemons, bootID: n.BootID, clock: r.Clock, log: r.Log,
 	})
 }
 
 // techniques are those that real hardware has.
-func techniques(drv gpudrv.Driver, daemons mpsd.Control, leave bool) nodeagent.Carver {
+func techniques(drv gpudrv.Driver, daemons mpsd.Control, r Real) (nodeagent.Carver, error) {
 	by := map[gpu.Kind]carve.Carver{
 		gpu.Whole: whole.New(drv), gpu.MIG: mig.New(drv), gpu.TimeSlice: timeslice.New(drv, ""),
 	}
 	if daemons != nil {
 		by[gpu.MIG] = mps.NewInside(mig.New(drv), daemons)
-		by[gpu.MPS] = mps.New(drv, mps.Config{Daemons: daemons, LeaveComputeMode: leave})
+		cfg := mps.Config{Daemons: daemons, LeaveComputeMode: r.Driver.LeaveSettings}
+		if len(r.Probe) > 0 {
+			probe, err := mps.NewProgram(daemons, r.Probe[0], r.Probe[1:]...)
+			if err != nil {
+				return nil, err
+			}
+			cfg.Probe = probe
+		}
+		by[gpu.MPS] = mps.New(drv, cfg)
 	}
-	return carve.NewSet(drv, by)
+	return carve.NewSet(drv, by), nil
 }
 
 func (o Options) runDir() string {

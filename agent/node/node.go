@@ -11,8 +11,12 @@ import (
 
 	"github.com/tranche-cloud/tranche/agent/cgroup"
 	"github.com/tranche-cloud/tranche/agent/injection"
+	"github.com/tranche-cloud/tranche/agent/network"
+	"github.com/tranche-cloud/tranche/agent/preflight"
 	"github.com/tranche-cloud/tranche/internal/clock"
 	"github.com/tranche-cloud/tranche/nodeagent"
+	"github.com/tranche-cloud/tranche/nodeagent/gpudrv"
+	"github.com/tranche-cloud/tranche/nodeagent/mpsd"
 	"github.com/tranche-cloud/tranche/nodeagent/spool"
 )
 
@@ -21,12 +25,18 @@ type Node struct {
 	nodeagent.Host
 	Spool *spool.Spool
 
+	gpus    gpudrv.Driver
+	mps     mpsd.Control // nil where no GPU is ever in mps mode
+	network *network.Manager
+	// sliceOf names the assignment that a process belongs to; nil where no container
+	// has processes.
+	sliceOf     func(pid int) (string, bool)
+	computeMode string                // that a GPU in mps mode must be in; "" is not watched
+	floors      func(context.Context) // judges the host anew
+
 	loops []func(context.Context) error
 	close []func() error
 }
-
-// Loops are what runs beside the agent's own work; each ends with its context.
-func (n *Node) Loops(*nodeagent.Keeper) []func(context.Context) error { return n.loops }
 
 // Close ends everything but the containers.
 func (n *Node) Close() error {
@@ -46,6 +56,8 @@ func (n *Node) undo(err *error) {
 
 // furnish gives a host its runtime, its SSH gateway and its spool.
 func (n *Node) furnish(ctx context.Context, o Options, s surroundings) error {
+	n.gpus, n.mps = s.gpus, s.mps
+	n.judge(o, s)
 	var err error
 	if n.Spool, err = o.openSpool(s); err != nil {
 		return err
@@ -63,7 +75,7 @@ func (n *Node) furnish(ctx context.Context, o Options, s surroundings) error {
 	}
 	n.close = append(n.close, parts.Close)
 	n.Host.Runtime, n.RuntimeName = parts.Launcher, o.Runtime
-	n.PIDs = pidsOf
+	n.PIDs, n.sliceOf, n.network = pidsOf, sliceOf, parts.Network
 	if o.SSHListen == "" {
 		n.Reach = o.reach(nil)
 		return nil
@@ -82,6 +94,34 @@ func (n *Node) furnish(ctx context.Context, o Options, s surroundings) error {
 		func(ctx context.Context) error { collect(ctx, gw.audit, n.Spool, s.clock, s.log); return nil },
 	)
 	return nil
+}
+
+// judge watches the minimum versions and settings that tenants' isolation rests on.
+// Nothing of a simulated host would mean anything.
+func (n *Node) judge(o Options, s surroundings) {
+	if s.kind == injection.Simulated {
+		return
+	}
+	var mu sync.Mutex
+	var below []string
+	n.Floors = func() []string { mu.Lock(); defer mu.Unlock(); return below }
+	n.floors = func(ctx context.Context) {
+		facts := preflight.Gather(ctx, preflight.Options{
+			Shared: true, Runtime: o.Runtime, DataDir: o.Dir, CDIDir: o.CDIDir, Runc: absolute(o.RuncPath), GPUs: s.gpus,
+		})
+		list := preflight.BelowFloor(preflight.Judge(facts))
+		mu.Lock()
+		below = list
+		mu.Unlock()
+	}
+}
+
+// absolute keeps a path that preflight may run, and drops any other.
+func absolute(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return ""
 }
 
 var groups = sync.OnceValues(func() (*cgroup.Tree, error) { return cgroup.Open("") })

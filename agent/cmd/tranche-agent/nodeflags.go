@@ -40,6 +40,7 @@ type nodeFlags struct {
 	cdiDir     string
 	library    string
 	mpsControl string
+	probe      []string
 	modes      []string
 }
 
@@ -65,6 +66,7 @@ func (f *nodeFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.cdiDir, "cdi-dir", "", "folder of device files (default: /var/run/cdi)")
 	flags.StringVar(&f.library, "driver-libraries", "", "folder of the driver's libraries (default: the linker's cache)")
 	flags.StringVar(&f.mpsControl, "mps-control", "", "absolute path of nvidia-cuda-mps-control (default: the usual places)")
+	flags.StringSliceVar(&f.probe, "mps-probe", nil, "small CUDA program, and its arguments, that shows that MPS works after a fault")
 	flags.StringSliceVar(&f.modes, "gpu-mode", nil, "nvml: UUID=MODE of a GPU, for example GPU-…=mps:4x25")
 }
 

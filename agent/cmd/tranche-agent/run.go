@@ -104,7 +104,7 @@ func (f *runFlags) machine(ctx context.Context, log *slog.Logger) (*node.Node, e
 		Driver: nvml.Config{
 			Library: f.driver.library, SMI: f.driver.smi, MPSControl: f.node.mpsControl, LeaveSettings: f.driver.leave,
 		},
-		MPSControl: f.node.mpsControl, Modes: modes, Clock: clock.Real(), Log: log,
+		MPSControl: f.node.mpsControl, Probe: f.node.probe, Modes: modes, Clock: clock.Real(), Log: log,
 	}, o)
 }
 
@@ -195,8 +195,12 @@ func (f *runFlags) keep(ctx context.Context, name string, n *node.Node, log *slo
 	if err != nil {
 		return err
 	}
+	loops, err := n.Loops(keeper)
+	if err != nil {
+		return err
+	}
 	group, ctx := errgroup.WithContext(ctx)
-	for _, run := range n.Loops(keeper) {
+	for _, run := range loops {
 		group.Go(func() error { return run(ctx) })
 	}
 	group.Go(func() error { return agent.Run(ctx) })
