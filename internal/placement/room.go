@@ -100,14 +100,22 @@ func CouldEver(s Snapshot, r Request) bool {
 	return false
 }
 
-// Simulated reports whether a GPU that the request could use is no real one.
+// Simulated reports whether a GPU that the request could use is no real one. Where none
+// is in its mode now, all of its model are asked: a mode can change.
 func Simulated(s Snapshot, r Request) bool {
+	inMode, simulated := false, false
 	for _, h := range s.Hosts {
 		for _, g := range h.GPUs {
-			if g.Device.Simulated && g.Device.Model == r.Model && g.Mode == r.Want.Mode {
-				return true
+			if g.Device.Model != r.Model {
+				continue
+			}
+			if g.Mode == r.Want.Mode && !inMode {
+				inMode, simulated = true, false
+			}
+			if g.Mode == r.Want.Mode || !inMode {
+				simulated = simulated || g.Device.Simulated
 			}
 		}
 	}
-	return false
+	return simulated
 }

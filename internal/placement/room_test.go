@@ -132,3 +132,19 @@ func TestCouldEverLooksAtHardwareNotAtTheDay(t *testing.T) {
 	s.Hosts[0].State = host.Lost
 	require.False(t, placement.CouldEver(s, r), "a lost host comes back as another")
 }
+
+func TestSimulatedAsksThoseOfTheModeFirst(t *testing.T) {
+	device := func(simulated bool) gpu.Device { d := smallMIG(); d.Simulated = simulated; return d }
+	r := placement.Request{Model: "MINI", Want: gpu.Want{Mode: gpu.MIGMode(), Profile: "1g"}}
+	of := func(gpus ...placement.GPU) bool {
+		return placement.Simulated(placement.Snapshot{Hosts: []placement.Host{{GPUs: gpus}}}, r)
+	}
+	whole := placement.GPU{Device: device(true), Mode: gpu.WholeMode()}
+	require.False(t, of())
+	require.True(t, of(whole), "none is in the mode now")
+	require.False(t, of(whole, placement.GPU{Device: device(false), Mode: gpu.MIGMode()}, whole))
+	require.True(t, of(placement.GPU{Device: device(true), Mode: gpu.MIGMode()}))
+	other := whole
+	other.Device.Model = "MAXI"
+	require.False(t, of(other))
+}
