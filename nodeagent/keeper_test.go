@@ -358,6 +358,31 @@ func TestOrphansAndStrangersAreLeftAlone(t *testing.T) {
 	require.Equal(t, [2]int{2, 2}, [2]int{slices, containers}, "nothing was touched")
 }
 
+// On a GPU whose mode binds it to one organization a second one is refused by the
+// host itself, also after a restart of its agent.
+func TestTheSecondWallBetweenOrganizations(t *testing.T) {
+	n := &node{fleet: zoo, dir: t.TempDir(), boot: "boot-1", down: func() {}}
+	t.Cleanup(func() { n.down() })
+	n.up(t, nil)
+	a, b := id.New[id.Assignment](), id.New[id.Assignment]()
+	mine, theirs := zooOrder(gpu.MPS, a, 0), zooOrder(gpu.MPS, b, 1)
+	mine.Org, theirs.Org = id.New[id.Org](), id.New[id.Org]()
+	n.obey(orders(mine))
+	n.up(t, nil)
+	n.obey(orders(mine, theirs))
+	s, _ := n.slice(b)
+	require.Equal(t, instance.RunFailed, s.RunState)
+	require.Equal(t, "NO_ROOM", s.Reason.Code)
+	s, _ = n.slice(a)
+	require.Equal(t, instance.RunRunning, s.RunState)
+	theirs.Org, theirs.Fence = mine.Org, 2
+	n.obey(orders(mine, theirs), agentlink.Tombstone{Assignment: b, Fence: 2})
+	theirs.Assignment = id.New[id.Assignment]()
+	n.obey(orders(mine, theirs))
+	s, _ = n.slice(theirs.Assignment)
+	require.Equal(t, instance.RunRunning, s.RunState)
+}
+
 // Orders and tombstones are obeyed by fence, whatever way they come.
 func TestFences(t *testing.T) {
 	a := id.New[id.Assignment]()

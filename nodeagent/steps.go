@@ -84,6 +84,9 @@ func (k *Keeper) planCarve(s *slice) error {
 	if err := k.refusedByHealth(s); err != nil {
 		return k.fail(s, err)
 	}
+	if err := k.bound(s); err != nil {
+		return k.fail(s, err)
+	}
 	return k.commit(s, func(e *journal.Entry) { e.Step = journal.Carve })
 }
 
@@ -104,6 +107,28 @@ func (k *Keeper) clash(s *slice) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// bound refuses a slice beside another organization's on a GPU whose mode binds it to
+// one. The claim keeps that rule; this is the second wall, by the journal.
+func (k *Keeper) bound(s *slice) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var held []carve.Slice
+	for _, other := range k.slices {
+		if other == s || !exists(other.entry.Step) {
+			continue
+		}
+		for i := range other.entry.Slots {
+			held = append(held, sliceOf(other.entry, i))
+		}
+	}
+	for i := range s.entry.Slots {
+		if err := carve.Bound(held, sliceOf(s.entry, i)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func overlap(a, b []journal.Slot) bool {
@@ -200,6 +225,7 @@ func (k *Keeper) spec(s *slice, e journal.Entry) (runtime.Spec, error) {
 	for _, x := range e.Slots {
 		spec.Slots = append(spec.Slots, x.Slot)
 		spec.Devices = append(spec.Devices, x.Device)
+		spec.Memory = append(spec.Memory, x.Memory)
 	}
 	for _, p := range e.Ports {
 		spec.Ports = append(spec.Ports, runtime.Port(p))

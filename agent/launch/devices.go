@@ -6,6 +6,7 @@ import (
 
 	"github.com/tranche-cloud/tranche/agent/injection"
 	"github.com/tranche-cloud/tranche/internal/gpu"
+	"github.com/tranche-cloud/tranche/nodeagent/carve"
 	"github.com/tranche-cloud/tranche/nodeagent/gpudrv"
 	"github.com/tranche-cloud/tranche/nodeagent/runtime"
 )
@@ -61,6 +62,20 @@ func (l *Launcher) minor(ctx context.Context, uuid string) (int, error) {
 		return 0, gpudrv.Refuse(gpudrv.Unsupported, "inject", uuid, "the driver does not report the minor number of its node")
 	}
 	return refs[i].Index, nil
+}
+
+// limitMemory has the driver cap what a container may allocate on GPUs that it shares,
+// where the driver can; where it cannot, the slice is of class shared and says so.
+func (l *Launcher) limitMemory(ctx context.Context, s runtime.Spec, group string) error {
+	for i, slot := range s.Slots {
+		if i >= len(s.Memory) || slot.Mode.Kind != gpu.MPS && slot.Mode.Kind != gpu.TimeSlice {
+			continue
+		}
+		if _, err := carve.LimitMemory(ctx, l.cfg.GPUs, slot.GPU, group, s.Memory[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // mig finds the instance that was carved at the slot.

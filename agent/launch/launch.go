@@ -38,7 +38,7 @@ type Config struct {
 	Runtime   runtime.Driver
 	Devices   *injection.Store
 	Kind      injection.Driver
-	GPUs      gpudrv.Reader
+	GPUs      gpudrv.Driver
 	MPS       mpsd.Control     // nil where no GPU is ever in mps mode
 	Network   *network.Manager // nil gives instances no network at all
 	Guests    *guest.Hub
@@ -156,6 +156,9 @@ func (l *Launcher) attach(ctx context.Context, s runtime.Spec, boot guest.Boot, 
 	group, err := cgroupOf(pid)
 	if err != nil {
 		return runtime.Refuse(runtime.Broken, "attach", s.Name, "its control group is not known").Because(err)
+	}
+	if err := l.limitMemory(ctx, s, group); err != nil {
+		return err
 	}
 	boot.Peer = guest.First(group)
 	if _, err := l.cfg.Guests.Open(ctx, s.Name, boot); err != nil {

@@ -30,6 +30,7 @@ type Spec struct {
 	Env      map[string]string // plain; wins over the image's own
 	Slots    []gpu.Slot        // what it is given
 	Devices  []string          // UUIDs, one a slot
+	Memory   []units.MiB       // of the GPU, as read back, one a slot
 	VCPU     int               // hard CPU limit, in cores
 	RAM      units.MiB         // memory limit, swap included
 	Shm      units.MiB         // size of /dev/shm; 0 is half of RAM
