@@ -13,6 +13,7 @@ package containerd
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"sync"
@@ -34,6 +35,8 @@ const (
 	DefaultSnapshotter = "overlayfs"
 	DefaultStateDir    = "/run/tranche/containerd"
 	DefaultLogLimit    = 16 << 20 // bytes
+	DefaultHigh        = 64 << 30 // bytes
+	DefaultLow         = 48 << 30
 	maxGrace           = 10 * time.Second
 )
 
@@ -59,6 +62,10 @@ type Config struct {
 	// LogLimit bounds a container's log; 0 is DefaultLogLimit. A full log becomes LOG.1
 	// in place of the one before.
 	LogLimit int64
+	// High and Low are the sizes of all stored layers, in bytes as they came from the
+	// registries, at which GC begins and ends to remove images that nobody uses; 0 is
+	// DefaultHigh and DefaultLow.
+	High, Low int64
 }
 
 // Driver implements runtime.Driver.
@@ -87,6 +94,8 @@ func Open(cfg Config) (*Driver, error) {
 	fill(&cfg.Snapshotter, DefaultSnapshotter)
 	fill(&cfg.StateDir, DefaultStateDir)
 	fill(&cfg.LogLimit, DefaultLogLimit)
+	fill(&cfg.High, DefaultHigh)
+	fill(&cfg.Low, min(DefaultLow, cfg.High))
 	if cfg.Grace <= 0 || cfg.Grace > maxGrace {
 		cfg.Grace = maxGrace
 	}
@@ -111,7 +120,11 @@ func Open(cfg Config) (*Driver, error) {
 	if err != nil {
 		return nil, runtime.Refuse(runtime.Unavailable, "open", "", "containerd at %s", cfg.Address).Because(err)
 	}
-	return &Driver{cfg: cfg, client: c, groups: groups, taken: map[string]uint32{}}, nil
+	d := &Driver{cfg: cfg, client: c, groups: groups, taken: map[string]uint32{}}
+	if err := d.sweepMounts(); err != nil {
+		return nil, errors.Join(runtime.Refuse(runtime.Broken, "open", "", "unmount what was left in %s", d.mountDir()).Because(err), c.Close())
+	}
+	return d, nil
 }
 
 func fill[T comparable](field *T, value T) {

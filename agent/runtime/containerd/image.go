@@ -96,7 +96,7 @@ func (d *Driver) bring(ctx context.Context, found images.Resolved, told *progres
 		return pulled{}, err
 	}
 	image := pulled{name: "tranche/" + found.Digest, digest: found.Digest, chain: chainOf(diffs), config: found.Config}
-	return image, d.unpack(ctx, image.name, target, told)
+	return image, d.unpack(ctx, image, target, told)
 }
 
 func chainOf(diffs []v1.Hash) string {
@@ -109,11 +109,11 @@ func chainOf(diffs []v1.Hash) string {
 
 // unpack records the image, so that the daemon keeps its parts, and applies layers
 // that no image had before.
-func (d *Driver) unpack(ctx context.Context, name string, target ocispec.Descriptor, told *progress) error {
-	record := core.Image{Name: name, Target: target}
+func (d *Driver) unpack(ctx context.Context, p pulled, target ocispec.Descriptor, told *progress) error {
+	record := core.Image{Name: p.name, Target: target, Labels: map[string]string{labelChain: p.chain, labelUsed: d.now()}}
 	kept, err := d.client.ImageService().Create(ctx, record)
 	if errdefs.IsAlreadyExists(err) {
-		kept, err = d.client.ImageService().Get(ctx, name)
+		kept, err = d.client.ImageService().Update(ctx, record, "labels."+labelUsed)
 	}
 	if err != nil {
 		return err

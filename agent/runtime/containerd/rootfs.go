@@ -89,7 +89,7 @@ func (d *Driver) prepare(ctx context.Context, s runtime.Spec, image pulled) (oci
 		return oci.User{}, err
 	}
 	var user oci.User
-	err = mount.WithReadonlyTempMount(ctx, mounts, func(root string) error {
+	err = d.mounted(mount.RemoveIDMapOption(mounts), func(root string) error {
 		user, err = findUser(root, image.config.User)
 		return err
 	})
@@ -119,27 +119,29 @@ func (d *Driver) shifted(ctx context.Context, chain string, base uint32) (string
 	if err == nil || !errdefs.IsNotFound(err) {
 		return name, err
 	}
-	if err := d.dropShifted(ctx, suffix); err != nil {
+	others := func(info snapshots.Info) bool {
+		return strings.HasSuffix(strings.TrimSuffix(info.Name, shiftedDraft), suffix)
+	}
+	if err := d.dropShifted(ctx, others); err != nil {
 		return "", err
 	}
 	mounts, err := snapshotter.Prepare(ctx, name+shiftedDraft, chain)
 	if err != nil {
 		return "", err
 	}
-	if err := mount.WithTempMount(ctx, mounts, func(root string) error { return shift(ctx, root, base) }); err != nil {
+	if err := d.mounted(mounts, func(root string) error { return shift(ctx, root, base) }); err != nil {
 		return "", err // the draft goes with the lease, or with the next attempt
 	}
 	keep := snapshots.WithLabels(map[string]string{keepLabel: d.cfg.Clock.Now().Format(time.RFC3339)})
 	return name, snapshotter.Commit(ctx, name, name+shiftedDraft, keep)
 }
 
-// dropShifted removes a range's copies of other images, and drafts. One on which a
-// container still stands stays.
-func (d *Driver) dropShifted(ctx context.Context, suffix string) error {
+// dropShifted removes copies and drafts. One on which a container still stands stays.
+func (d *Driver) dropShifted(ctx context.Context, which func(snapshots.Info) bool) error {
 	snapshotter := d.client.SnapshotService(d.cfg.Snapshotter)
 	var names []string
 	err := snapshotter.Walk(ctx, func(_ context.Context, info snapshots.Info) error {
-		if strings.HasPrefix(info.Name, shiftedPrefix) && strings.HasSuffix(strings.TrimSuffix(info.Name, shiftedDraft), suffix) {
+		if strings.HasPrefix(info.Name, shiftedPrefix) && which(info) {
 			names = append(names, info.Name)
 		}
 		return nil

@@ -4,11 +4,15 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/tranche-cloud/tranche/agent/images/assembly"
 	"github.com/tranche-cloud/tranche/agent/runtime/containerd"
@@ -72,4 +76,47 @@ func TestCopiesForRangesOfIDsAreBounded(t *testing.T) {
 		return
 	}
 	require.Len(t, copies, 1, "one a range")
+}
+
+func TestUnusedImagesGoWhenThereAreTooMany(t *testing.T) {
+	l := newLab(t)
+	image := l.registry.Push(t, l.registry.Public, "ok/old:latest", withLayers(t, layer(t, "old", "old")))
+	small := func(c *containerd.Config) { c.High = 1 }
+	d := l.open(t, t.TempDir(), small)
+	s := spec(t, image)
+	start(t, d, s)
+	later := func(c *containerd.Config) { c.Clock = skewed{c.Clock, 2 * time.Hour} }
+	other := l.open(t, t.TempDir(), small, later)
+	n, err := other.GC(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, n, "it is used")
+	require.NoError(t, d.Stop(t.Context(), s.Name))
+	n, err = d.GC(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, n, "it was used just now")
+	n, err = other.GC(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	client := l.daemon.Client(containerd.DefaultNamespace)
+	require.Eventually(t, func() bool {
+		left := 0
+		require.NoError(t, client.SnapshotService(containerd.DefaultSnapshotter).Walk(t.Context(), func(context.Context, snapshots.Info) error {
+			left++
+			return nil
+		}))
+		return left == 0
+	}, patience, poll, "layers and copies go with it")
+	start(t, d, s)
+}
+
+func TestMountsOfAKilledAgentAreRemoved(t *testing.T) {
+	l := newLab(t)
+	dir := t.TempDir()
+	l.open(t, dir)
+	left := filepath.Join(dir, "layers", "layer-1")
+	require.NoError(t, os.Mkdir(left, 0o700))
+	require.NoError(t, unix.Mount("none", left, "tmpfs", 0, ""))
+	require.NoError(t, os.WriteFile(filepath.Join(left, "file"), nil, 0o600))
+	l.open(t, dir)
+	require.NoDirExists(t, left)
 }

@@ -22,7 +22,11 @@ func (d *Driver) Stop(ctx context.Context, name string) error {
 		return typed("stop", name, err)
 	}
 	defer release()
-	return typed("stop", name, d.remove(ctx, name))
+	if err := d.remove(ctx, name); err != nil {
+		return typed("stop", name, err)
+	}
+	_, _ = d.GC(ctx) // the container is gone; the next stop tries again
+	return nil
 }
 
 // remove takes away whatever there is under a name: task, container, layer, cgroup.
