@@ -81,10 +81,11 @@ func ParseArgs(body []byte) (Args, error) {
 	if err := callwire.Strictly(body, &a); err != nil {
 		return Args{}, gpudrv.Refuse(gpudrv.Invalid, "call", "", "the arguments are not those of a driver call")
 	}
-	return a, a.check()
+	return a, a.Check()
 }
 
-func (a Args) check() error {
+// Check refuses what no caller has reason to say, as Invalid.
+func (a Args) Check() error {
 	wrong := func(what string) error {
 		return gpudrv.Refuse(gpudrv.Invalid, "call", "", "%s is not legal", what)
 	}
