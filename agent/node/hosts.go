@@ -24,6 +24,7 @@ import (
 	"github.com/tranche-cloud/tranche/nodeagent/gpudrv/kept"
 	"github.com/tranche-cloud/tranche/nodeagent/gpudrv/nvml"
 	"github.com/tranche-cloud/tranche/nodeagent/mpsd"
+	"github.com/tranche-cloud/tranche/nodeagent/scrub"
 	"github.com/tranche-cloud/tranche/nodeagent/simhost"
 	"github.com/tranche-cloud/tranche/nodeagent/spool"
 )
@@ -54,6 +55,9 @@ type Real struct {
 	// Probe is a small CUDA program and its arguments, which shows after a fault that
 	// fresh clients work; none trusts the daemon.
 	Probe []string
+	// Scrub says how slices are cleaned, ScrubPrograms where the programs for it are.
+	Scrub         scrub.Policy
+	ScrubPrograms string
 	// Modes are the sharing modes of the GPUs by UUID; a GPU that is not named keeps
 	// the one it is in.
 	Modes map[string]gpu.Mode
@@ -89,12 +93,36 @@ func NVIDIA(ctx context.Context, r Real, o Options) (_ *Node, err error) {
 	if n.Host.Carve, err = techniques(drv, daemons, r); err != nil {
 		return nil, err
 	}
+	if n.Host.Scrub, err = scrub.New(scrub.Config{
+		Driver: drv, Policy: r.Scrub, Programs: r.ScrubPrograms, Device: deviceOf(drv),
+	}); err != nil {
+		return nil, err
+	}
 	if !r.Driver.LeaveSettings {
 		n.computeMode = gpudrv.ComputeExclusiveProcess
 	}
 	return n, n.furnish(ctx, o, surroundings{
 		gpus: drv, kind: injection.NVIDIA, mps: daemons, bootID: n.BootID, clock: r.Clock, log: r.Log,
 	})
+}
+
+// deviceOf names the device that a program must be given to see a slot's memory.
+func deviceOf(drv gpudrv.Reader) func(context.Context, gpu.Slot) (string, error) {
+	return func(ctx context.Context, s gpu.Slot) (string, error) {
+		if s.Mode.Kind != gpu.MIG {
+			return s.GPU, nil
+		}
+		list, err := drv.GPUInstances(ctx, s.GPU)
+		if err != nil {
+			return "", err
+		}
+		for _, gi := range list {
+			if gi.Placement.Start == s.Start && len(gi.Compute) > 0 {
+				return gi.Compute[0].UUID, nil
+			}
+		}
+		return "", gpudrv.Refuse(gpudrv.NotFound, "scrub", s.GPU, "no MIG device at %s", s)
+	}
 }
 
 // techniques are those that real hardware has.

@@ -41,6 +41,8 @@ type nodeFlags struct {
 	library    string
 	mpsControl string
 	probe      []string
+	scrub      string
+	programs   string
 	modes      []string
 }
 
@@ -67,6 +69,8 @@ func (f *nodeFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.library, "driver-libraries", "", "folder of the driver's libraries (default: the linker's cache)")
 	flags.StringVar(&f.mpsControl, "mps-control", "", "absolute path of nvidia-cuda-mps-control (default: the usual places)")
 	flags.StringSliceVar(&f.probe, "mps-probe", nil, "small CUDA program, and its arguments, that shows that MPS works after a fault")
+	flags.StringVar(&f.scrub, "scrub", "trust-driver", "nvml: how GPU memory is cleaned between tenants: trust-driver, verify or fill")
+	flags.StringVar(&f.programs, "scrub-programs", "", "nvml: folder of the CUDA programs scan and pattern, for verify and fill")
 	flags.StringSliceVar(&f.modes, "gpu-mode", nil, "nvml: UUID=MODE of a GPU, for example GPU-…=mps:4x25")
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/tranche-cloud/tranche/nodeagent"
 	"github.com/tranche-cloud/tranche/nodeagent/gpudrv/nvml"
 	"github.com/tranche-cloud/tranche/nodeagent/gpudrv/sim"
+	"github.com/tranche-cloud/tranche/nodeagent/scrub"
 	"github.com/tranche-cloud/tranche/nodeagent/simhost"
 )
 
@@ -100,7 +101,12 @@ func (f *runFlags) machine(ctx context.Context, log *slog.Logger) (*node.Node, e
 	if err != nil {
 		return nil, err
 	}
+	policy, err := scrub.ParsePolicy(f.node.scrub)
+	if err != nil {
+		return nil, err
+	}
 	return node.NVIDIA(ctx, node.Real{
+		Scrub: policy, ScrubPrograms: f.node.programs,
 		Driver: nvml.Config{
 			Library: f.driver.library, SMI: f.driver.smi, MPSControl: f.node.mpsControl, LeaveSettings: f.driver.leave,
 		},
