@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 	"tags.cncf.io/container-device-interface/pkg/cdi"
+	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/tranche-cloud/tranche/agent/injection"
 	"github.com/tranche-cloud/tranche/internal/gpu"
@@ -47,8 +48,10 @@ func TestFilesAreAsRecorded(t *testing.T) {
 	t.Parallel()
 	slice := whole()
 	slice.Technique = gpu.TimeSlice
+	shared := mig(9)
+	shared.MPS = &injection.MPS{PipeDir: "/run/tranche/pipes/MIG-b", Percent: 50, Memory: 8000}
 	for name, slice := range map[string]injection.Slice{
-		"whole": whole(), "timeslice": slice, "mig": mig(7), "mps": mps(), "sim": simulated(),
+		"mps-in-mig": shared, "whole": whole(), "timeslice": slice, "mig": mig(7), "mps": mps(), "sim": simulated(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -86,6 +89,11 @@ func TestTheLibraryReadsExactlyTheSlicesNodes(t *testing.T) {
 	cache, err := cdi.NewCache(cdi.WithSpecDirs(m.cfg.Dir))
 	require.NoError(t, err)
 	require.Empty(t, cache.GetErrors())
+	for _, file := range cache.GetVendorSpecs("tranche.dev") {
+		least, err := specs.MinimumRequiredVersion(file.Spec)
+		require.NoError(t, err)
+		require.Equal(t, least, file.Version)
+	}
 	spec := &oci.Spec{}
 	_, err = cache.InjectDevices(spec, injection.Qualified(second, 7))
 	require.NoError(t, err)

@@ -18,6 +18,9 @@ const (
 	suffix = ".json"
 )
 
+// specVersion is the oldest that has what we write, so that older tools read it too.
+const specVersion = "0.5.0"
+
 // Config says where things are. The zero Config is that of a host.
 type Config struct {
 	Dir        string // of the files; "" is DefaultDir
@@ -66,7 +69,7 @@ func (s *Store) Write(slice Slice) (string, error) {
 		return "", err
 	}
 	text, err := json.MarshalIndent(cdi.Spec{
-		Version: "0.6.0", Kind: DeviceKind,
+		Version: specVersion, Kind: DeviceKind,
 		Devices: []cdi.Device{{Name: name, ContainerEdits: edits}},
 	}, "", "  ")
 	if err != nil {

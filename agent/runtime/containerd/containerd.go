@@ -121,8 +121,8 @@ func Open(cfg Config) (*Driver, error) {
 		return nil, runtime.Refuse(runtime.Unavailable, "open", "", "containerd at %s", cfg.Address).Because(err)
 	}
 	d := &Driver{cfg: cfg, client: c, groups: groups, taken: map[string]uint32{}}
-	if err := d.sweepMounts(); err != nil {
-		return nil, errors.Join(runtime.Refuse(runtime.Broken, "open", "", "unmount what was left in %s", d.mountDir()).Because(err), c.Close())
+	if err := d.sweep(); err != nil {
+		return nil, errors.Join(runtime.Refuse(runtime.Broken, "open", "", "remove what was left in %s", d.cfg.StateDir).Because(err), c.Close())
 	}
 	return d, nil
 }

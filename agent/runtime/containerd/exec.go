@@ -94,8 +94,10 @@ func (d *Driver) streams(e runtime.Exec, input *ending) cio.Creator {
 		}
 		return w
 	}
-	return cio.NewCreator(cio.WithStreams(stdin, output(e.Stdout), output(e.Stderr)), cio.WithFIFODir(filepath.Join(d.cfg.StateDir, "fifo")))
+	return cio.NewCreator(cio.WithStreams(stdin, output(e.Stdout), output(e.Stderr)), cio.WithFIFODir(d.pipeDir()))
 }
+
+func (d *Driver) pipeDir() string { return filepath.Join(d.cfg.StateDir, "fifo") }
 
 // ending is a reader that tells when it has nothing more.
 type ending struct {

@@ -11,7 +11,7 @@ import (
 )
 
 // mounted lets a function look into a layer. The place is the driver's own, so that
-// what an agent that was killed leaves there is found (sweepMounts).
+// what an agent that was killed leaves there is found (sweep).
 func (d *Driver) mounted(mounts []mount.Mount, look func(root string) error) (err error) {
 	root, err := os.MkdirTemp(d.mountDir(), "layer-")
 	if err != nil {
@@ -35,9 +35,10 @@ func unmount(root string) error {
 	return os.Remove(root)
 }
 
-// sweepMounts removes what an earlier agent left mounted.
-func (d *Driver) sweepMounts() error {
-	if err := os.MkdirAll(d.mountDir(), 0o700); err != nil {
+// sweep removes what an earlier agent left: layers that it had mounted, and the pipes
+// of its execs, which nobody will open again.
+func (d *Driver) sweep() error {
+	if err := errors.Join(os.RemoveAll(d.pipeDir()), os.MkdirAll(d.mountDir(), 0o700)); err != nil {
 		return err
 	}
 	left, err := os.ReadDir(d.mountDir())
