@@ -15,6 +15,7 @@
 //	carve.observe list what is carved on a GPU
 //	carve.quiet   cut processes off from a slice
 //	carve.scrub   clean a slice that nobody uses
+//	carve.prove   show that fresh clients of a GPU's slices work
 //	mode.ensure   bring a GPU into a sharing mode
 //	run.start     start a container
 //	run.stop      end a container and remove its traces

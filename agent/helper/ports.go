@@ -88,20 +88,25 @@ func ofRuntime(op, name string, err error) error {
 	return runtime.Refuse(runtime.Broken, op, name, "ask the helper").Because(err)
 }
 
-// Driver is what the link may ask of GPUs: all that changes nothing, and Reset.
+// Driver is what the link may ask of GPUs: all that changes nothing, and Reset. Other
+// changes are refused as Unsupported: the helper makes them, by Carve.
 type Driver struct {
 	remote.Reads
+	gpudrv.Frozen
 	c *Client
 }
 
-var _ gpudrv.Reader = Driver{}
+var _ gpudrv.Driver = Driver{}
+
+// Close implements gpudrv.Driver; the client is closed by its owner.
+func (Driver) Close() error { return nil }
 
 // Driver returns the GPUs as the helper shows them.
 func (c *Client) Driver() Driver {
 	ask := func(ctx context.Context, op string, a remote.Args, out any) error {
 		return ofDriver(op, a.GPU, c.call(ctx, gpuRead, readArgs{Op: op, Args: a}, out, nil))
 	}
-	return Driver{Reads: remote.Reads{Ask: ask}, c: c}
+	return Driver{Reads: remote.Reads{Ask: ask}, Frozen: gpudrv.Frozen{Why: "the link changes nothing on a GPU"}, c: c}
 }
 
 // Watch implements gpudrv.Observer.
@@ -149,6 +154,11 @@ func (k carver) EnsureMode(ctx context.Context, uuid string, m gpu.Mode) error {
 
 func (k carver) Quiet(ctx context.Context, s carve.Slice, pids []int) error {
 	return ofDriver("quiet", s.Slot.GPU, k.c.call(ctx, carveQuiet, sliceOut(s, pids), nil, nil))
+}
+
+// Prove shows that fresh clients of a GPU's slices work, as carve.Set does.
+func (k carver) Prove(ctx context.Context, uuid string) error {
+	return ofDriver("prove", uuid, k.c.call(ctx, carveProve, gpuArgs{GPU: uuid}, nil, nil))
 }
 
 // scrubber implements nodeagent.Scrubber.

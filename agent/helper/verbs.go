@@ -26,6 +26,7 @@ const (
 	carveObserve = "carve.observe"
 	carveQuiet   = "carve.quiet"
 	carveScrub   = "carve.scrub"
+	carveProve   = "carve.prove"
 	modeEnsure   = "mode.ensure"
 	runStart     = "run.start"
 	runStop      = "run.stop"
@@ -97,6 +98,7 @@ var verbs = map[string]verb{
 		return nil, s.cfg.Host.Carve.Quiet(r.call, a.slice(), a.PIDs)
 	}),
 	carveScrub: taking((*Server).scrub),
+	carveProve: taking((*Server).prove),
 	modeEnsure: taking((*Server).mode),
 	runStart:   taking((*Server).start),
 	runStop:    taking((*Server).stop),
@@ -210,6 +212,19 @@ func (s *Server) scrub(r request, a sliceArgs) (any, error) {
 		return err
 	})
 	return evidence, err
+}
+
+// prover is a carver that can show that slices work.
+type prover interface {
+	Prove(ctx context.Context, uuid string) error
+}
+
+func (s *Server) prove(r request, a gpuArgs) (any, error) {
+	p, ok := s.cfg.Host.Carve.(prover)
+	if !ok {
+		return nil, nil
+	}
+	return nil, s.settle(r, a.GPU, changeWithin, func(ctx context.Context) error { return p.Prove(ctx, a.GPU) })
 }
 
 func (s *Server) mode(r request, a gpuArgs) (any, error) {

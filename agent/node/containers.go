@@ -65,8 +65,11 @@ type Options struct {
 	Mbit      int
 
 	Address   string // under which tenants reach the host; "" they cannot
-	SSHListen string // host:port of the SSH gateway; "" is none
+	SSHListen string // host:port of the SSH gateway in this process; "" is none
+	Gateway   *Gateway
 	Ports     network.PortRange
+
+	MetricsListen string // host:port for Prometheus; "" is nowhere
 
 	Images images.Policy
 	Disk   units.MiB // what an instance may write; 0 is the store's default
@@ -135,7 +138,11 @@ func (o Options) containers(ctx context.Context, s surroundings) (_ *Parts, err 
 		}
 		p.close = append(p.close, p.Network.Close)
 	}
-	p.Guests, err = guest.NewHub(guest.Config{Dir: filepath.Join(run, "guests"), Uptime: nodeagent.Uptime, Log: s.log})
+	hub := guest.Config{Dir: filepath.Join(run, "guests"), Uptime: nodeagent.Uptime, Log: s.log}
+	if o.Gateway != nil {
+		hub.GatewayUID, hub.GatewayGID = o.Gateway.UID, o.Gateway.GID
+	}
+	p.Guests, err = guest.NewHub(hub)
 	if err != nil {
 		return nil, err
 	}

@@ -49,6 +49,9 @@ func Simulated(ctx context.Context, cfg simhost.Config, o Options) (_ *Node, err
 // Real are the settings of a host with NVIDIA GPUs.
 type Real struct {
 	Driver nvml.Config
+	// Open opens the driver, for example in a process of its own; nil opens it in this
+	// one.
+	Open func(context.Context) (gpudrv.Driver, error)
 	// MPSControl is the absolute path of the MPS control program; "" tries the usual
 	// places.
 	MPSControl string
@@ -73,7 +76,10 @@ func NVIDIA(ctx context.Context, r Real, o Options) (_ *Node, err error) {
 		return nil, err
 	}
 	n.Dir, n.Modes = o.Dir, r.Modes
-	inner, err := nvml.Open(r.Driver)
+	if r.Open == nil {
+		r.Open = func(context.Context) (gpudrv.Driver, error) { return nvml.Open(r.Driver) }
+	}
+	inner, err := r.Open(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -33,6 +33,8 @@ type Node struct {
 	sliceOf     func(pid int) (string, bool)
 	computeMode string                // that a GPU in mps mode must be in; "" is not watched
 	floors      func(context.Context) // judges the host anew
+	// metricsListen is where scrapes are answered; "" is nowhere.
+	metricsListen string
 
 	loops []func(context.Context) error
 	close []func() error
@@ -56,7 +58,7 @@ func (n *Node) undo(err *error) {
 
 // furnish gives a host its runtime, its SSH gateway and its spool.
 func (n *Node) furnish(ctx context.Context, o Options, s surroundings) error {
-	n.gpus, n.mps = s.gpus, s.mps
+	n.gpus, n.mps, n.metricsListen = s.gpus, s.mps, o.MetricsListen
 	n.judge(o, s)
 	var err error
 	if n.Spool, err = o.openSpool(s); err != nil {
@@ -76,6 +78,9 @@ func (n *Node) furnish(ctx context.Context, o Options, s surroundings) error {
 	n.close = append(n.close, parts.Close)
 	n.Host.Runtime, n.RuntimeName = parts.Launcher, o.Runtime
 	n.PIDs, n.sliceOf, n.network = pidsOf, sliceOf, parts.Network
+	if o.Gateway != nil {
+		return n.apart(o, parts.Launcher)
+	}
 	if o.SSHListen == "" {
 		n.Reach = o.reach(nil)
 		return nil

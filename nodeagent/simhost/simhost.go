@@ -45,7 +45,7 @@ type Config struct {
 // Host is a simulated host with what tests steer it by.
 type Host struct {
 	nodeagent.Host
-	Sim        *sim.Driver
+	Sim        *sim.Driver // nil from Over
 	Containers *fake.Runtime
 }
 
@@ -66,17 +66,32 @@ func Open(ctx context.Context, cfg Config) (Host, error) {
 }
 
 func assemble(ctx context.Context, cfg Config, drv *sim.Driver) (Host, error) {
-	facts, err := drv.Host(ctx)
-	if err != nil {
-		return Host{}, err
-	}
-	boot := cfg.MachineBoot + "/" + facts.BootID
 	shares := mps.Config{Daemons: drv.MPS(), Probe: drv, LeaveComputeMode: cfg.LeaveComputeMode}
 	set := carve.NewSet(drv, map[gpu.Kind]carve.Carver{
 		gpu.Whole: whole.New(drv), gpu.MIG: mps.NewInside(mig.New(drv), drv.MPS()),
 		gpu.MPS: mps.New(drv, shares), gpu.TimeSlice: timeslice.New(drv, ""),
 		carve.SRIOV: sriov.New(drv), carve.VFIO: vfio.New(drv),
 	})
+	h, err := over(ctx, cfg, drv, set)
+	h.Sim = drv
+	return h, err
+}
+
+// Over is Open over simulated GPUs that another process drives; the caller closes the
+// driver. MPS daemons and virtual machines are simulated in that other process and not
+// reached: the techniques are whole, mig and timeslice.
+func Over(ctx context.Context, cfg Config, drv gpudrv.Driver) (Host, error) {
+	return over(ctx, cfg, drv, carve.NewSet(drv, map[gpu.Kind]carve.Carver{
+		gpu.Whole: whole.New(drv), gpu.MIG: mig.New(drv), gpu.TimeSlice: timeslice.New(drv, ""),
+	}))
+}
+
+func over(ctx context.Context, cfg Config, drv gpudrv.Driver, set *carve.Set) (Host, error) {
+	facts, err := drv.Host(ctx)
+	if err != nil {
+		return Host{}, err
+	}
+	boot := cfg.MachineBoot + "/" + facts.BootID
 	containers, err := fake.Open(fake.Config{
 		Dir: filepath.Join(cfg.Dir, "containers"), BootID: boot, Uptime: nodeagent.Uptime, Clock: cfg.Clock,
 		ReadBack: func(ctx context.Context, name string, s gpu.Slot) error { return readBack(ctx, set, name, s) },
@@ -94,7 +109,7 @@ func assemble(ctx context.Context, cfg Config, drv *sim.Driver) (Host, error) {
 			VCPU: cfg.Host.VCPU, RAM: cfg.Host.RAM, BootID: boot, Uptime: nodeagent.Uptime,
 			Clock: cfg.Clock, Log: cfg.Log,
 		},
-		Sim: drv, Containers: containers,
+		Containers: containers,
 	}, nil
 }
 

@@ -20,14 +20,14 @@ type File struct {
 	file  *os.File // nil: nothing is kept
 }
 
-// Open continues the file, readable by root alone, or makes it. The name "" drops
+// Open continues the file, readable by its owner and group alone, or makes it. The name "" drops
 // everything; the limit 0 is none.
 func Open(name string, limit int64) (*File, error) {
 	l := &File{name: name, limit: limit}
 	if name == "" {
 		return l, nil
 	}
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o640)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (l *File) Write(p []byte) (int, error) {
 // turn begins a new file. If that cannot be done, the old one is emptied.
 func (l *File) turn() {
 	if os.Rename(l.name, l.name+".1") == nil {
-		if f, err := os.OpenFile(l.name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600); err == nil {
+		if f, err := os.OpenFile(l.name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o640); err == nil {
 			_ = l.file.Close()
 			l.file, l.size = f, 0
 			return

@@ -31,7 +31,7 @@ func TestAFullFileMakesWay(t *testing.T) {
 	require.Equal(t, strings.Repeat("x", 10), read(name), "of one long piece, the end")
 	info, err := os.Stat(name)
 	require.NoError(t, err)
-	require.EqualValues(t, 0o600, info.Mode().Perm())
+	require.EqualValues(t, 0o640, info.Mode().Perm())
 }
 
 func TestAnEarlierFileGoesOn(t *testing.T) {
