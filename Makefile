@@ -16,8 +16,8 @@ demo: setup build ## play the whole story on this machine and end with an invoic
 test: ## everything that decides whether a change is good (STAGES="unit devstack" for some)
 	@scripts/test $(if $(STAGES),build $(STAGES))
 
-dev: setup build ## run the embedded stack in the foreground; credentials in .dev/credentials.json
-	@$(BIN)/tranche-dev dev
+dev: setup build ## run the embedded stack in the foreground; CONTAINERS=1 for real containers
+	@$(BIN)/tranche-dev dev $(if $(CONTAINERS),--containers)
 
 replay: setup build ## replay a trace as real API calls: TRACE=dir LIMIT=300 SPEED=120
 	@test -n "$(TRACE)" || { echo 'make replay TRACE=dir [LIMIT=300] [SPEED=120]' >&2; exit 2; }

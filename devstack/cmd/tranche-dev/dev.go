@@ -26,12 +26,18 @@ func devCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.Ports = stack.DevPorts.Shift(shift)
+			if c.Containers {
+				if err := stack.CanContain(); err != nil {
+					return err
+				}
+			}
 			return runDev(cmd.Context(), cmd.OutOrStdout(), c, market.Small(gpus))
 		},
 	}
 	cmd.Flags().StringVar(&c.Dir, "dir", ".dev", "folder of the stack; kept for the next start")
 	cmd.Flags().StringVar(&c.BinDir, "bin-dir", binDir(), "folder of the binaries")
 	cmd.Flags().IntVar(&shift, "port-shift", 0, "add this to every port, for a second stack")
+	cmd.Flags().BoolVar(&c.Containers, "containers", false, "run instances in real containers (root, containerd), to enter by SSH")
 	cmd.Flags().IntVar(&gpus, "gpus", gpus, "simulated GPUs a mode")
 	return cmd
 }
@@ -55,12 +61,17 @@ func runDev(ctx context.Context, out io.Writer, c stack.Config, fleet market.Fle
 		return err
 	}
 	c.Stage("hosts, offers", time.Since(began))
+	kind := "no container is started"
+	if c.Containers {
+		kind = "containers are real, without a network"
+	}
 	fmt.Fprintf(out, `
-Tranche is up. GPUs are simulated and no container is started; organizations share hosts.
+Tranche is up. GPUs are simulated and %s; organizations share hosts.
   API          %s
   credentials  %s
   operator     %s
-`, s.URL(), filepath.Join(c.Dir, "credentials.json"), s.AdminToken())
+  an image     %s
+`, kind, s.URL(), filepath.Join(c.Dir, "credentials.json"), s.AdminToken(), s.Image())
 	for _, org := range credentials.Orgs {
 		fmt.Fprintf(out, "  %s  project %s  key %s\n", org.ID, org.Project, org.Key)
 	}
