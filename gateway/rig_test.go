@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,8 +31,11 @@ import (
 	"github.com/tranche-cloud/tranche/internal/testkit/pgtest"
 	"github.com/tranche-cloud/tranche/internal/units"
 	"github.com/tranche-cloud/tranche/nodeagent"
+	"github.com/tranche-cloud/tranche/nodeagent/gpudrv"
 	"github.com/tranche-cloud/tranche/nodeagent/gpudrv/sim"
 	"github.com/tranche-cloud/tranche/nodeagent/simhost"
+	"github.com/tranche-cloud/tranche/nodeagent/spool"
+	"github.com/tranche-cloud/tranche/nodeagent/watch"
 )
 
 // patience bounds every wait; a test that is right waits milliseconds.
@@ -91,10 +95,14 @@ func (r *rig) caller(t *testing.T, secret auth.Secret) app.Caller {
 	return app.Caller{Principal: got.Principal, RequestID: "test"}
 }
 
+// lastPort is the one given out last, so that tests beside each other get different ones.
+var lastPort atomic.Int64
+
 // freeAddr finds a free port in the range that tests may use.
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	for port := 20000 + os.Getpid()%8000; port < 32000; port++ {
+	for range 4000 {
+		port := 20000 + os.Getpid()%8000 + int(lastPort.Add(1))
 		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 		if err == nil {
 			require.NoError(t, l.Close())
@@ -193,7 +201,26 @@ type machine struct {
 	token  string
 	url    string
 	keeper *nodeagent.Keeper
-	stop   func()
+	// watch, if it is to be watched, is made by the start; hung is a GPU that does not
+	// answer it.
+	watched bool
+	watch   *watch.Watch
+	hung    hungGPU
+	stop    func()
+}
+
+// hungGPU is a GPU whose health is not answered until it is let go.
+type hungGPU struct {
+	gpudrv.Driver
+	uuid  string
+	until chan struct{}
+}
+
+func (h hungGPU) Health(ctx context.Context, uuid string) (gpudrv.Health, error) {
+	if uuid == h.uuid {
+		<-h.until
+	}
+	return h.Driver.Health(ctx, uuid)
 }
 
 func mode(text string) gpu.Mode {
@@ -232,20 +259,48 @@ func (m *machine) start(t *testing.T) {
 	require.NoError(t, err)
 	m.keeper, err = nodeagent.NewKeeper(t.Context(), m.Host.Host)
 	require.NoError(t, err)
-	agent, err := nodeagent.New(nodeagent.Config{
+	ctx, cancel := context.WithCancel(context.Background())
+	cfg := nodeagent.Config{
 		Name: m.name, Dir: m.dir, Gateway: m.url, MachineID: "m-" + m.name, Version: "test",
 		Token: func() (string, error) { return m.token, nil }, Clock: clock.Real(), Log: testLog(),
-	}, m.keeper)
+	}
+	rest := func() {}
+	if m.watched {
+		cfg.Spool, rest = m.startWatch(t, ctx)
+	}
+	agent, err := nodeagent.New(cfg, m.keeper)
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- agent.Run(ctx) }()
 	m.stop = func() {
 		cancel()
 		<-done
+		rest()
 		require.NoError(t, m.keeper.Close())
 		require.NoError(t, m.Sim.Close())
 		m.stop = func() {}
+	}
+}
+
+// startWatch runs what looks after the host's GPUs until ctx ends; rest waits for it.
+func (m *machine) startWatch(t *testing.T, ctx context.Context) (_ *spool.Spool, rest func()) {
+	t.Helper()
+	s, err := spool.Open(spool.Config{
+		Path: filepath.Join(m.dir, "spool.log"), BootID: m.BootID, Uptime: nodeagent.Uptime, Now: time.Now,
+	})
+	require.NoError(t, err)
+	m.hung.Driver = m.Sim
+	m.watch, err = watch.New(watch.Config{
+		Host: m.Host.Host, Keeper: m.keeper, Driver: m.hung, Spool: s, MetricsListen: watch.NoMetrics,
+		Every: 50 * time.Millisecond, HungAfter: 3 * time.Second, MPSProof: m.Sim.Probe,
+	})
+	require.NoError(t, err)
+	require.NoError(t, m.watch.Register(ctx))
+	done := make(chan error, 1)
+	go func() { done <- m.watch.Run(ctx) }()
+	return s, func() {
+		require.NoError(t, <-done)
+		require.NoError(t, s.Close())
 	}
 }
 

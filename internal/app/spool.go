@@ -86,10 +86,11 @@ var tenantKinds = map[string]string{
 	"exec.opened":    "instance.exec_open",
 	"exec.closed":    "instance.exec_close",
 	"client.ended":   "",
+	"gpu.xid":        "",
 }
 
 // operatorKinds are those of tenants' events that operators are told too.
-var operatorKinds = map[string]bool{"client.ended": true}
+var operatorKinds = map[string]bool{"client.ended": true, "gpu.xid": true}
 
 func eventData(e agentlink.Event) map[string]any {
 	data := map[string]any{}

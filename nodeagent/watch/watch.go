@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -34,6 +35,10 @@ type Config struct {
 
 	Policy        string // file that replaces parts of the Xid policy; "" is none
 	MetricsListen string // "" is metrics.DefaultListen; NoMetrics is none
+
+	// Every is the time between two looks at the GPUs, HungAfter how long one may take to
+	// answer; 0 is the monitor's default.
+	Every, HungAfter time.Duration
 
 	// MPSProof shows that a fresh client of a GPU's MPS server works; nil is not asked.
 	MPSProof func(ctx context.Context, uuid string) error
@@ -72,6 +77,7 @@ func New(c Config) (*Watch, error) {
 	h, err := health.New(health.Config{
 		Driver: c.Driver, Keeper: c.Keeper, Spool: c.Spool, SelfTest: c.Host.SelfTest, MPSProof: c.MPSProof, Policy: policy,
 		Dir: c.Host.Dir, BootID: c.Host.BootID, Uptime: c.Host.Uptime, Clock: c.Host.Clock, Log: log,
+		Every: c.Every, HungAfter: c.HungAfter,
 	})
 	if err != nil {
 		return nil, err
