@@ -52,7 +52,7 @@ type Daemons interface {
 	Terminate(ctx context.Context, uuid string, c mpsd.Client) error
 }
 
-// Ended tells that a program was ended.
+// Ended tells that a program is being ended.
 type Ended struct {
 	GPU        string
 	Assignment string
@@ -268,36 +268,31 @@ func (g *Guard) tell(f func(Sink)) {
 	f(g.c.Sink)
 }
 
-// end cuts a client off its daemon and kills its process: a signal alone, with
-// work under way, can take its neighbours along.
+// end tells the sink, cuts a client off its daemon and kills its process, in this
+// order: told afterwards, the end could be taken for the program's own; and a signal
+// alone, with work under way, can take its neighbours along.
 func (g *Guard) end(ctx context.Context, t Target, v Verdict, clients map[process.Identity]mpsd.Client, m *memory) {
 	id := v.Seen.Process
 	if slice, _ := g.c.SliceOf(id.PID); slice != v.Seen.Slice || !id.Alive() {
 		return
+	}
+	if !m.ended[id] { // else it is slow to go and was told of
+		m.ended[id] = true
+		g.tell(func(k Sink) {
+			k.Ended(Ended{
+				GPU: t.GPU, Assignment: v.Seen.Slice, Process: id, Name: v.Seen.Name,
+				Reason: v.Reason, Detail: v.Detail, Victims: v.Victims, At: g.c.Clock.Now(),
+			})
+		})
 	}
 	if c, ok := clients[id]; ok {
 		if err := g.c.Daemons.Terminate(ctx, t.GPU, c); err != nil {
 			g.c.Log.WarnContext(ctx, "MPS daemon did not cut a client off", "gpu", t.GPU, "process", id.String(), "error", err)
 		}
 	}
-	err := id.Signal(syscall.SIGKILL)
-	if errors.Is(err, process.ErrGone) {
-		err = nil
-	}
-	if err != nil {
+	if err := id.Signal(syscall.SIGKILL); err != nil && !errors.Is(err, process.ErrGone) {
 		g.c.Log.ErrorContext(ctx, "guard cannot end a process", "gpu", t.GPU, "process", id.String(), "error", err)
-		return
 	}
-	if m.ended[id] {
-		return // it is slow to go and was told of
-	}
-	m.ended[id] = true
-	g.tell(func(k Sink) {
-		k.Ended(Ended{
-			GPU: t.GPU, Assignment: v.Seen.Slice, Process: id, Name: v.Seen.Name,
-			Reason: v.Reason, Detail: v.Detail, Victims: v.Victims, At: g.c.Clock.Now(),
-		})
-	})
 }
 
 func (g *Guard) checkComputeMode(ctx context.Context, t Target) {

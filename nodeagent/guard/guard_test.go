@@ -121,7 +121,7 @@ func TestABypassIsEndedAndTheNeighbourIsNot(t *testing.T) {
 	require.Equal(t, []guard.Holder{{GPU: "GPU-1", Process: foreign, Name: "cat"}}, b.held, "told once")
 }
 
-func TestAClientIsCutOffBeforeItIsEnded(t *testing.T) {
+func TestAClientIsToldOfAndCutOffBeforeItIsEnded(t *testing.T) {
 	t.Parallel()
 	b, c := newBench(gpu.MPS), clock.NewFake(start)
 	b.run(t, "a", true)
@@ -130,7 +130,7 @@ func TestAClientIsCutOffBeforeItIsEnded(t *testing.T) {
 	g.Look(t.Context())
 	c.Advance(time.Second)
 	g.Look(t.Context())
-	require.Equal(t, []string{"terminate", "ended"}, b.order)
+	require.Equal(t, []string{"ended", "terminate"}, b.order)
 	require.Equal(t, guard.ProcessLimit, b.ended[0].Reason)
 }
 
