@@ -70,6 +70,7 @@ type Options struct {
 	Ports     network.PortRange
 
 	MetricsListen string // host:port for Prometheus; "" is nowhere
+	HealthPolicy  string // file that replaces parts of the Xid policy; "" is none
 
 	Images images.Policy
 	Disk   units.MiB // what an instance may write; 0 is the store's default

@@ -35,6 +35,7 @@ type Node struct {
 	floors      func(context.Context) // judges the host anew
 	// metricsListen is where scrapes are answered; "" is nowhere.
 	metricsListen string
+	healthPolicy  string // file that replaces parts of the Xid policy; "" is none
 
 	loops []func(context.Context) error
 	close []func() error
@@ -59,6 +60,7 @@ func (n *Node) undo(err *error) {
 // furnish gives a host its runtime, its SSH gateway and its spool.
 func (n *Node) furnish(ctx context.Context, o Options, s surroundings) error {
 	n.gpus, n.mps, n.metricsListen = s.gpus, s.mps, o.MetricsListen
+	n.healthPolicy = o.HealthPolicy
 	n.judge(o, s)
 	var err error
 	if n.Spool, err = o.openSpool(s); err != nil {

@@ -166,10 +166,10 @@ func (h *host) up() {
 	}
 	k, err := nodeagent.NewKeeper(h.t.Context(), n.Host)
 	require.NoError(h.t, err)
-	require.NoError(h.t, k.Adopt(h.t.Context()))
 	ctx, cancel := context.WithCancel(h.t.Context())
-	beside, err := n.Loops(k)
+	beside, err := n.Loops(h.t.Context(), k, func() bool { return false })
 	require.NoError(h.t, err)
+	require.NoError(h.t, k.Adopt(h.t.Context()))
 	var loops sync.WaitGroup
 	for _, run := range beside {
 		loops.Go(func() { _ = run(ctx) }) // the SSH gateway ends with its listener

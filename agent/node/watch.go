@@ -1,46 +1,43 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"time"
 
 	"github.com/tranche-cloud/tranche/internal/clock"
 	"github.com/tranche-cloud/tranche/internal/gpu"
 	"github.com/tranche-cloud/tranche/nodeagent"
-	"github.com/tranche-cloud/tranche/nodeagent/gpudrv"
 	"github.com/tranche-cloud/tranche/nodeagent/guard"
-	"github.com/tranche-cloud/tranche/nodeagent/health"
 	"github.com/tranche-cloud/tranche/nodeagent/meter"
+	"github.com/tranche-cloud/tranche/nodeagent/watch"
 )
 
 // Loops are what runs beside the agent's own work: health, metering, the guard of
-// shared GPUs, SSH. Each ends with its context. The keeper must not have adopted yet,
-// so that its first orders meet GPUs that are watched.
-func (n *Node) Loops(k *nodeagent.Keeper) ([]func(context.Context) error, error) {
-	loops := n.loops
-	proof := n.proveMPS()
-	monitor, err := health.New(health.Config{
-		Driver: n.gpus, Keeper: k, Spool: n.Spool, SelfTest: n.SelfTest, MPSProof: proof, Dir: n.Host.Dir, BootID: n.BootID,
-		Uptime: n.Uptime, Clock: n.Host.Clock, Log: n.Log,
-	})
-	if err != nil {
-		return nil, err
+// shared GPUs, metrics, SSH. Each ends with its context. The driver's events are taken
+// from now on, so call it before the keeper adopts. linked says whether the control
+// plane is heard.
+func (n *Node) Loops(ctx context.Context, k *nodeagent.Keeper, linked func() bool) ([]func(context.Context) error, error) {
+	cfg := watch.Config{
+		Host: n.Host, Keeper: k, Driver: n.gpus, Spool: n.Spool, Linked: linked, Policy: n.healthPolicy,
+		MetricsListen: cmp.Or(n.metricsListen, watch.NoMetrics), MPSProof: n.proveMPS(), SliceOf: n.sliceOf, Traffic: n.traffic,
 	}
-	metering, err := meter.New(meter.Config{
-		Driver: n.gpus, Tenants: k.Tenancies, Spool: n.Spool, Depth: n.Spool.Len, Stats: n.Host.Runtime.Stats, SliceOf: n.sliceOf,
-		Traffic: n.traffic, Dir: n.Host.Dir, BootID: n.BootID, Uptime: n.Uptime, Clock: n.Host.Clock, Log: n.Log,
-	})
-	if err != nil {
-		return nil, err
-	}
-	loops = append(loops, monitor.Run, metering.Run)
 	if n.sliceOf != nil && n.mps != nil {
-		watch := guard.New(guard.Config{
-			Driver: n.gpus, Daemons: n.mps, Targets: func() []guard.Target { return targets(n.gpus, k, n.computeMode) },
-			SliceOf: n.sliceOf, Sink: monitor, Clock: n.Host.Clock, Log: n.Log,
-		})
-		loops = append(loops, func(ctx context.Context) error { _ = watch.Run(ctx); return nil })
+		cfg.Guard = func(sink guard.Sink) *guard.Guard {
+			return guard.New(guard.Config{
+				Driver: n.gpus, Daemons: n.mps, Targets: func() []guard.Target { return targets(k, n.computeMode) },
+				SliceOf: n.sliceOf, Sink: sink, Clock: n.Host.Clock, Log: n.Log,
+			})
+		}
 	}
+	w, err := watch.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.Register(ctx); err != nil {
+		return nil, err
+	}
+	loops := append(n.loops, w.Run)
 	if n.floors != nil {
 		loops = append(loops, func(ctx context.Context) error { hourly(ctx, n.Host.Clock, n.floors); return nil })
 	}
@@ -63,7 +60,7 @@ func (n *Node) proveMPS() func(context.Context, string) error {
 const processesOfSlice = 1
 
 // targets are the GPUs that slices share without a wall between them.
-func targets(drv gpudrv.Reader, k *nodeagent.Keeper, computeMode string) []guard.Target {
+func targets(k *nodeagent.Keeper, computeMode string) []guard.Target {
 	byGPU := map[string]*guard.Target{}
 	for _, t := range k.Tenancies() {
 		for _, s := range t.Slots {

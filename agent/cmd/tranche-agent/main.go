@@ -37,7 +37,8 @@ func root() *cobra.Command {
 			return bindEnv(cmd.Flags(), os.LookupEnv)
 		},
 	}
-	cmd.AddCommand(runCommand(), inspectCommand(), recordCommand(), preflightCommand(), shimCommand(), logCommand(), purgeCommand())
+	cmd.AddCommand(runCommand(), inspectCommand(), recordCommand(), preflightCommand(), shimCommand(), logCommand(), purgeCommand(),
+		linkCommand(), helperCommand(), workerCommand(), sshgwCommand())
 	return cmd
 }
 

@@ -40,6 +40,8 @@ type nodeFlags struct {
 	cdiDir     string
 	library    string
 	mpsControl string
+	metrics    string
+	policy     string
 	probe      []string
 	scrub      string
 	programs   string
@@ -69,6 +71,8 @@ func (f *nodeFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.library, "driver-libraries", "", "folder of the driver's libraries (default: the linker's cache)")
 	flags.StringVar(&f.mpsControl, "mps-control", "", "absolute path of nvidia-cuda-mps-control (default: the usual places)")
 	flags.StringSliceVar(&f.probe, "mps-probe", nil, "small CUDA program, and its arguments, that shows that MPS works after a fault")
+	flags.StringVar(&f.metrics, "metrics-listen", "", "host:port for Prometheus, for example 127.0.0.1:8084; empty is none")
+	flags.StringVar(&f.policy, "health-policy", "", "file that replaces parts of the Xid policy")
 	flags.StringVar(&f.scrub, "scrub", "trust-driver", "nvml: how GPU memory is cleaned between tenants: trust-driver, verify or fill")
 	flags.StringVar(&f.programs, "scrub-programs", "", "nvml: folder of the CUDA programs scan and pattern, for verify and fill")
 	flags.StringSliceVar(&f.modes, "gpu-mode", nil, "nvml: UUID=MODE of a GPU, for example GPU-…=mps:4x25")
@@ -79,7 +83,7 @@ func (f *nodeFlags) options(dir string) (node.Options, error) {
 	o := node.Options{
 		Dir: dir, RunDir: f.runDir, Runtime: f.runtime, ContainerdAddress: f.containerd, Namespace: f.namespace, FirstID: f.firstID,
 		RuncPath: f.runc, GuestPath: f.guest,
-		Network: f.network, Uplink: f.uplink, Mbit: f.mbit, Address: f.address, SSHListen: f.sshListen,
+		Network: f.network, Uplink: f.uplink, Mbit: f.mbit, Address: f.address, MetricsListen: f.metrics, HealthPolicy: f.policy, SSHListen: f.sshListen,
 		Images: images.Policy{Allow: f.imageAllow}, Disk: units.MiB(f.disk), CDIDir: f.cdiDir, Library: f.library,
 	}
 	self, err := os.Executable()

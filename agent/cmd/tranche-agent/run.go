@@ -97,21 +97,30 @@ func (f *runFlags) machine(ctx context.Context, log *slog.Logger) (*node.Node, e
 	if err != nil {
 		return nil, err
 	}
-	modes, err := f.node.gpuModes()
+	r, err := f.real(log)
 	if err != nil {
 		return nil, err
+	}
+	return node.NVIDIA(ctx, r, o)
+}
+
+// real is what the flags say about this machine's GPUs.
+func (f *runFlags) real(log *slog.Logger) (node.Real, error) {
+	modes, err := f.node.gpuModes()
+	if err != nil {
+		return node.Real{}, err
 	}
 	policy, err := scrub.ParsePolicy(f.node.scrub)
 	if err != nil {
-		return nil, err
+		return node.Real{}, err
 	}
-	return node.NVIDIA(ctx, node.Real{
+	return node.Real{
 		Scrub: policy, ScrubPrograms: f.node.programs,
 		Driver: nvml.Config{
 			Library: f.driver.library, SMI: f.driver.smi, MPSControl: f.node.mpsControl, LeaveSettings: f.driver.leave,
 		},
 		MPSControl: f.node.mpsControl, Probe: f.node.probe, Modes: modes, Clock: clock.Real(), Log: log,
-	}, o)
+	}, nil
 }
 
 // runFleet keeps the hosts of a fleet file.
@@ -201,7 +210,7 @@ func (f *runFlags) keep(ctx context.Context, name string, n *node.Node, log *slo
 	if err != nil {
 		return err
 	}
-	loops, err := n.Loops(keeper)
+	loops, err := n.Loops(ctx, keeper, agent.Linked)
 	if err != nil {
 		return err
 	}
