@@ -75,7 +75,7 @@ func (m *Monitor) tellHeld(uuid string, b *bed, now time.Duration) {
 		return
 	}
 	b.heldOut = true
-	m.event(agentlink.Event{Kind: "gpu.held", Subject: uuid, Detail: "a reset waits", Attributes: map[string]string{
+	m.event(agentlink.Event{Kind: "gpu.held", Subject: uuid, Detail: b.Health().Detail, Attributes: map[string]string{
 		"holders": strings.Join(m.c.Keeper.Holders(uuid), ", "), "for": (now - b.waits).String(),
 	}})
 }

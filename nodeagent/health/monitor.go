@@ -107,6 +107,7 @@ type bed struct {
 	again     time.Duration // no reset before
 	waits     time.Duration // since when a reset is due
 	heldOut   bool          // operators were told that it waits
+	silent    time.Duration // since when the driver refuses to ask it; 0: it does not
 	fails     int           // looks in a row that found it unreadable or unlisted
 	arch      string
 	fabric    gpudrv.Fabric

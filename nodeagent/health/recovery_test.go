@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -103,6 +104,25 @@ func TestLinkedGPUsAreResetTogether(t *testing.T) {
 	r.order(t, shares, 0)
 }
 
+// A reset waits for whoever holds the GPU, and says who it is.
+func TestAResetWaitsForAMonitor(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	require.NoError(t, r.Sim.Attach(uuidOf(whole), sim.Client{PID: 812, Name: "nv-hostengine", Monitor: true}))
+	r.Sim.XID(uuidOf(whole), 95, -1, -1)
+	r.is(t, whole, nodeagent.Failing)
+	r.eventually(t, "it says who holds it", func() bool {
+		return strings.Contains(r.stock(t, whole).HealthDetail, "nv-hostengine(812)")
+	})
+	r.ahead.Add(int64(6 * time.Minute))
+	r.eventually(t, "operators are told", func() bool { return len(r.diary.of("gpu.held", uuidOf(whole))) == 1 })
+	require.Contains(t, r.diary.of("gpu.held", uuidOf(whole))[0].Detail, "nv-hostengine(812)")
+	require.NoError(t, r.Sim.Detach(uuidOf(whole), 812))
+	r.ahead.Add(int64(time.Minute))
+	r.is(t, whole, nodeagent.Healthy)
+	require.Len(t, r.diary.of("gpu.reset", uuidOf(whole)), 1, "waiting is no try")
+}
+
 // An error of a link keeps new work off every GPU that is linked.
 func TestALinkErrorConcernsTheGroup(t *testing.T) {
 	t.Parallel()
@@ -141,6 +161,26 @@ func TestTwoHungGPUsCordonTheHost(t *testing.T) {
 	r.driver.answer()
 	r.is(t, whole, nodeagent.Healthy)
 	r.eventually(t, "the host is back", func() bool { return r.keeper.Inventory(t.Context()).Condition == "" })
+}
+
+// That calls of others have not come back condemns a GPU only when it lasts.
+func TestAStallIsNoHang(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	a := r.order(t, whole, 0)
+	r.looked(t)
+	r.driver.refuse(uuidOf(whole))
+	r.looked(t)
+	require.Equal(t, "healthy", r.stock(t, whole).Health)
+	r.driver.refuse("")
+	r.looked(t)
+	r.ahead.Add(int64(hungAfter))
+	r.driver.refuse(uuidOf(whole))
+	r.looked(t)
+	require.Equal(t, instance.RunRunning, r.slice(a).RunState)
+	r.ahead.Add(int64(hungAfter))
+	r.is(t, whole, nodeagent.Quarantined)
+	require.Equal(t, "GPU_HUNG", r.slice(a).Reason.Code)
 }
 
 // A mild error after a bad one changes nothing, and neither does a restart of the agent.

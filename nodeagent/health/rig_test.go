@@ -84,12 +84,20 @@ type stubborn struct {
 	stuck  map[string]chan struct{}
 	inside map[string]int // calls that do not come back
 	most   int
+	busy   string // a GPU about which calls of others have not come back
 }
 
 func (s *stubborn) hang(uuid string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stuck[uuid] = make(chan struct{})
+}
+
+// refuse makes the driver refuse calls about a GPU; "" is none.
+func (s *stubborn) refuse(uuid string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.busy = uuid
 }
 
 // answer lets every call come back.
@@ -104,6 +112,10 @@ func (s *stubborn) answer() {
 
 func (s *stubborn) Health(ctx context.Context, uuid string) (gpudrv.Health, error) {
 	s.mu.Lock()
+	if s.busy == uuid {
+		s.mu.Unlock()
+		return gpudrv.Health{}, gpudrv.Refuse(gpudrv.Hung, "health", uuid, "3 earlier calls have not come back")
+	}
 	c := s.stuck[uuid]
 	if c != nil {
 		s.inside[uuid]++

@@ -49,11 +49,11 @@ func (m *Monitor) Settle() { m.work.Wait() }
 func (m *Monitor) waitFor(ctx context.Context, looks *sync.WaitGroup) {
 	done := make(chan struct{})
 	go func() { looks.Wait(); close(done) }()
-	timer := time.NewTimer(roundFor)
+	timer := m.c.Clock.NewTimer(roundFor)
 	defer timer.Stop()
 	select {
 	case <-done:
-	case <-timer.C:
+	case <-timer.C():
 	case <-ctx.Done():
 	}
 }
@@ -133,14 +133,12 @@ func (m *Monitor) probe(ctx context.Context, uuid string, listed, proof bool) {
 	}
 	if err != nil {
 		b.fails++
-		kind := gpudrv.KindOf(err)
-		if kind == gpudrv.Broken && b.fails < 2 {
-			m.nudge() // one failed read says little
-			return
+		if since, sure := m.sure(b, gpudrv.KindOf(err), since); sure {
+			m.apply(uuid, b, judgeError(m.c.Policy, err, since))
 		}
-		m.apply(uuid, b, judgeError(m.c.Policy, err, since))
 		return
 	}
+	b.silent = 0
 	if !listed {
 		if b.fails++; b.fails < 2 {
 			m.nudge()
@@ -157,6 +155,25 @@ func (m *Monitor) probe(ctx context.Context, uuid string, listed, proof bool) {
 		found = append(found, *b.drift)
 	}
 	m.applyState(uuid, b, found)
+}
+
+// sure says whether a failed read is enough to go by, and since when it shows. One that
+// failed without a reason says little; neither does it that calls of others have not
+// come back yet, until that has lasted. The caller holds m.mu.
+func (m *Monitor) sure(b *bed, kind gpudrv.Kind, since time.Duration) (time.Duration, bool) {
+	switch kind {
+	case gpudrv.Broken:
+		if b.fails < 2 {
+			m.nudge()
+			return since, false
+		}
+	case gpudrv.Hung:
+		if b.silent == 0 {
+			b.silent = since
+		}
+		return b.silent, m.c.Uptime()-b.silent >= m.c.HungAfter
+	}
+	return since, true
 }
 
 // read reads what judgeReading wants, the driver's advice first.
