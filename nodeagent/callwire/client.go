@@ -127,6 +127,9 @@ func (c *Client) deliver(f frame) {
 // returned. notes, if not nil, hears what the call tells before its answer; it must not
 // block. Errors of the other side keep their type, see Failure.
 func (c *Client) Call(ctx context.Context, verb string, in any, notes func(json.RawMessage)) (json.RawMessage, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	body, err := json.Marshal(in)
 	if err != nil {
 		return nil, fmt.Errorf("encode call %s: %w", verb, err)

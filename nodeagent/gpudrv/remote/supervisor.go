@@ -204,6 +204,9 @@ func (s *Supervisor) write(ctx context.Context, op string, a Args, out any) erro
 // call asks a worker. The GPU is taken for hung by the Supervisor's own measure: a
 // caller with less patience gets Hung and nothing else happens.
 func (s *Supervisor) call(ctx context.Context, op string, a Args, out any, within time.Duration) error {
+	if err := ctx.Err(); err != nil {
+		return gpudrv.Refuse(gpudrv.Hung, op, a.GPU, "no time left").Because(err)
+	}
 	if err := s.refused(op, a.GPU); err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ type Subscribe func(ctx context.Context, told func(json.RawMessage)) error
 // is made again, and EventMissed tells that something may have been missed meanwhile.
 func NewWatcher(ctx context.Context, c clock.Clock, subscribe Subscribe) (gpudrv.Watcher, error) {
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	w := &watcher{cancel: cancel, done: own.Done(), events: make(chan gpudrv.Event, backlog)}
+	w := &watcher{cancel: cancel, done: own.Done(), events: make(chan gpudrv.Event, backlog+1)}
 	registered := make(chan struct{})
 	failed := make(chan error, 1)
 	go w.run(own, c, subscribe, sync.OnceFunc(func() { close(registered) }), failed)
@@ -88,26 +88,27 @@ func missedEvent(c clock.Clock) gpudrv.Event {
 	return gpudrv.Event{Kind: gpudrv.EventMissed, GPUInstance: -1, ComputeInstance: -1, At: c.Now()}
 }
 
-// put queues an event, or remembers that one was dropped.
+// put queues an event. One that finds no room is dropped with all after it until the
+// reader has come to the word that some were.
 func (w *watcher) put(e gpudrv.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.missed {
-		missed := e
-		missed.Kind, missed.GPU, missed.XID = gpudrv.EventMissed, "", 0
-		missed.GPUInstance, missed.ComputeInstance = -1, -1
-		select {
-		case w.events <- missed:
-			w.missed = false
-		default:
-			return
-		}
-	}
-	select {
-	case w.events <- e:
+	switch {
+	case w.missed:
+	case len(w.events) < backlog:
+		w.events <- e
 	default:
 		w.missed = true
+		w.events <- gpudrv.Event{Kind: gpudrv.EventMissed, GPUInstance: -1, ComputeInstance: -1, At: e.At}
 	}
+}
+
+// took notes that the reader has come to an event.
+func (w *watcher) took(e gpudrv.Event) gpudrv.Event {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.missed = w.missed && e.Kind != gpudrv.EventMissed
+	return e
 }
 
 // Next implements gpudrv.Watcher.
@@ -119,7 +120,7 @@ func (w *watcher) Next(ctx context.Context) (gpudrv.Event, error) {
 	}
 	select {
 	case e := <-w.events:
-		return e, nil
+		return w.took(e), nil
 	case <-w.done:
 		return gpudrv.Event{}, gpudrv.Refuse(gpudrv.Broken, opWatch, "", "the watcher is closed")
 	case <-ctx.Done():
