@@ -299,3 +299,32 @@ func TestTheStateIsReadAsFarAsItIsWhole(t *testing.T) {
 	got := finish(t, h.ssh(t, me, b, "true"), nil)
 	require.Zero(t, got.code, got.err)
 }
+
+// TestAnAnswerPrecedesTheEndOfItsChannel has commands that are over as soon as they
+// have begun: each client is told that it began.
+func TestAnAnswerPrecedesTheEndOfItsChannel(t *testing.T) {
+	t.Parallel()
+	h, me := setup(t), newTenant(t)
+	b := h.prepare(t, me.line)
+	rogue(t, b, func(_ ssh.Conn, asked ssh.NewChannel) {
+		channel, requests, err := asked.Accept()
+		if err != nil {
+			return
+		}
+		for req := range requests {
+			_ = req.Reply(true, nil)
+			_, _ = channel.SendRequest("exit-status", false, ssh.Marshal(struct{ Code uint32 }{5}))
+			_ = channel.Close()
+		}
+	})
+	client, err := h.client(t, b, ssh.PublicKeys(me.signer))
+	require.NoError(t, err)
+	defer client.Close()
+	for range 500 {
+		run, err := client.NewSession()
+		require.NoError(t, err)
+		var exit *ssh.ExitError
+		require.ErrorAs(t, run.Run("true"), &exit)
+		require.Equal(t, 5, exit.ExitStatus())
+	}
+}

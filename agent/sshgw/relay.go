@@ -107,6 +107,7 @@ func (o *session) splice(asked ssh.NewChannel, far ssh.Conn, fromTenant bool) {
 		tenant, tenantRequests, guest, guestRequests = there, thereRequests, here, hereRequests
 	}
 	var up, down sync.WaitGroup
+	var answering, told sync.Mutex
 	sent := make(chan struct{})
 	up.Go(func() {
 		defer close(sent)
@@ -114,7 +115,7 @@ func (o *session) splice(asked ssh.NewChannel, far ssh.Conn, fromTenant bool) {
 		_ = guest.CloseWrite()
 	})
 	up.Go(func() {
-		pass(tenantRequests, guest, o.fromTenant)
+		pass(tenantRequests, guest, o.fromTenant, &answering)
 		// The tenant closed the channel; what he said before still has to arrive, at an
 		// instance that takes it.
 		timer := o.server.cfg.Clock.NewTimer(lastWords)
@@ -132,16 +133,21 @@ func (o *session) splice(asked ssh.NewChannel, far ssh.Conn, fromTenant bool) {
 		data.Wait()
 		_ = tenant.CloseWrite()
 	})
-	down.Go(func() { pass(guestRequests, tenant, fromGuest) })
+	down.Go(func() { pass(guestRequests, tenant, fromGuest, &told) })
 	// The guest closes a channel when it has said all, its exit status included.
 	down.Wait()
+	// A command may end before the answer to the request that began it is passed on.
+	answering.Lock()
 	shut(tenant)
+	answering.Unlock()
 	up.Wait()
 }
 
-// pass forwards the requests of a channel, with their answers.
-func pass(requests <-chan *ssh.Request, to ssh.Channel, may func(*ssh.Request) bool) {
+// pass forwards the requests of a channel, with their answers; it is busy from the one
+// to the other.
+func pass(requests <-chan *ssh.Request, to ssh.Channel, may func(*ssh.Request) bool, busy *sync.Mutex) {
 	for req := range requests {
+		busy.Lock()
 		ok := false
 		if may(req) {
 			ok, _ = to.SendRequest(req.Type, req.WantReply, req.Payload)
@@ -149,6 +155,7 @@ func pass(requests <-chan *ssh.Request, to ssh.Channel, may func(*ssh.Request) b
 		if req.WantReply {
 			_ = req.Reply(ok, nil)
 		}
+		busy.Unlock()
 	}
 }
 
