@@ -271,7 +271,7 @@ func judgeRunning(e journal.Entry, sameBoot, there bool, c runtime.Container, sc
 	case c.State == runtime.Exited && c.OOM:
 		return over(reasonOutOfMemory, "the instance used more memory than it has", c.Ended, c.ExitCode)
 	case c.State == runtime.Exited:
-		return over("", "", c.Ended, c.ExitCode)
+		return over("", fmt.Sprintf("its main process ended with exit code %d", c.ExitCode), c.Ended, c.ExitCode)
 	case !present(e, sc):
 		e.Credited, e.Halt = true, true
 		return over(reasonSliceLost, "the slice is not there any more", 0, 0)

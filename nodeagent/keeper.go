@@ -281,7 +281,7 @@ func (k *Keeper) order(o agentlink.Order, timeline int64) {
 func (k *Keeper) newSlice(o agentlink.Order, timeline int64) *slice {
 	e := journal.Entry{
 		Assignment: o.Assignment, Fence: o.Fence, Timeline: timeline, Instance: o.Instance, Run: o.Run,
-		BootID: k.host.BootID, Image: o.Image, Command: o.Command, VCPU: o.VCPU, RAM: o.RAM, Shm: o.Shm,
+		BootID: k.host.BootID, Image: o.Image, Command: o.Command, Env: o.Env, VCPU: o.VCPU, RAM: o.RAM, Shm: o.Shm,
 		Org: o.Org, Name: o.Name, HasSecrets: o.HasSecrets,
 	}
 	for _, p := range o.Ports {

@@ -66,13 +66,15 @@ type Entry struct {
 	Slots      []Slot        `json:"slots,omitempty"`
 	Image      string        `json:"image,omitempty"`
 	Command    []string      `json:"command,omitempty"`
-	VCPU       int           `json:"vcpu,omitempty"`
-	RAM        units.MiB     `json:"ram_mib,omitempty"`
-	Shm        units.MiB     `json:"shm_mib,omitempty"`
-	Org        id.Org        `json:"org,omitzero"`
-	Name       string        `json:"name,omitempty"`
-	Ports      []Port        `json:"ports,omitempty"`
-	HasSecrets bool          `json:"has_secrets,omitempty"`
+	// Env is the plain environment; secrets are never written.
+	Env        map[string]string `json:"env,omitempty"`
+	VCPU       int               `json:"vcpu,omitempty"`
+	RAM        units.MiB         `json:"ram_mib,omitempty"`
+	Shm        units.MiB         `json:"shm_mib,omitempty"`
+	Org        id.Org            `json:"org,omitzero"`
+	Name       string            `json:"name,omitempty"`
+	Ports      []Port            `json:"ports,omitempty"`
+	HasSecrets bool              `json:"has_secrets,omitempty"`
 	// StartedUS and EndedUS are set from Running and Ended on; 0 if unknown.
 	StartedUS int64  `json:"started_us,omitempty"`
 	EndedUS   int64  `json:"ended_us,omitempty"`
