@@ -10,11 +10,17 @@ import (
 	"github.com/tranche-cloud/tranche/internal/id"
 )
 
-// EventOut maps to the wire.
+// EventOut maps to the wire. Of too many attributes those last by name stay behind.
 func EventOut(e Event) *agentv1.Event {
-	return &agentv1.Event{
-		Id: e.ID, Kind: e.Kind, Subject: e.Subject, Detail: e.Detail, AgeUs: ageOut(e.Age), Attributes: e.Attributes,
+	m := &agentv1.Event{Id: e.ID, Kind: e.Kind, Subject: told(e.Subject), Detail: told(e.Detail), AgeUs: ageOut(e.Age)}
+	names := slices.Sorted(maps.Keys(e.Attributes))
+	for _, name := range names[:min(len(names), maxNamed)] {
+		if m.Attributes == nil {
+			m.Attributes = map[string]string{}
+		}
+		m.Attributes[told(name)] = told(e.Attributes[name])
 	}
+	return m
 }
 
 // EventIn maps from the wire; an event needs an id and a kind.

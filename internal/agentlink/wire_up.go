@@ -58,6 +58,22 @@ func plain(texts ...string) error {
 	return nil
 }
 
+// told is a text that plain accepts, whatever it was made from: names of tenants'
+// programs and words of drivers and runtimes are in what a host tells, and one that is
+// refused would end every stream that carries it.
+func told(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\t' && r != '\n' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text, "?"))
+	if len(text) > maxText {
+		text = strings.ToValidUTF8(text[:maxText], "") // nothing of a letter that was cut
+	}
+	return text
+}
+
 // HelloOut maps to the wire.
 func HelloOut(h Hello) *agentv1.Hello {
 	return &agentv1.Hello{
@@ -84,13 +100,16 @@ func HelloIn(m *agentv1.Hello) (Hello, error) {
 // InventoryOut maps to the wire.
 func InventoryOut(v Inventory) *agentv1.Inventory {
 	m := &agentv1.Inventory{
-		Failed: v.Failed, Failure: v.Failure, Vcpu: uint32(v.VCPU), RamMib: int64(v.RAM),
+		Failed: v.Failed, Failure: told(v.Failure), Vcpu: uint32(v.VCPU), RamMib: int64(v.RAM),
 		DriverName: v.Driver, DriverVersion: v.DriverVersion, Simulated: v.Simulated,
-		Runtime: v.Runtime, BelowFloor: v.BelowFloor, Condition: string(v.Condition), ConditionCause: v.ConditionCause,
+		Runtime: v.Runtime, Condition: string(v.Condition), ConditionCause: told(v.ConditionCause),
 		Reach: &agentv1.Inventory_Reach{
 			Address: v.Reach.Address, SshPort: uint32(v.Reach.SSHPort), SshHostKey: v.Reach.SSHHostKey,
 			FirstPort: uint32(v.Reach.FirstPort), LastPort: uint32(v.Reach.LastPort),
 		},
+	}
+	for _, f := range v.BelowFloor[:min(len(v.BelowFloor), maxFloors)] {
+		m.BelowFloor = append(m.BelowFloor, told(f))
 	}
 	for _, g := range v.GPUs {
 		m.Gpus = append(m.Gpus, gpuOut(g))
@@ -157,8 +176,8 @@ func gpuOut(g InventoryGPU) *agentv1.GPU {
 	m := &agentv1.GPU{
 		Uuid: d.UUID, Pci: d.PCI, Ordinal: uint32(g.Ordinal), Model: d.Model, Name: d.Name,
 		MemoryMib: int64(d.Memory), SmCount: uint32(d.SMs), Mode: g.Mode.String(), ModeDesired: g.Desired.String(),
-		Health: g.Health, HealthCause: g.HealthCause, HealthDetail: g.HealthDetail,
-		ModeState: g.ModeState, ModeProblem: g.ModeProblem,
+		Health: g.Health, HealthCause: told(g.HealthCause), HealthDetail: told(g.HealthDetail),
+		ModeState: g.ModeState, ModeProblem: told(g.ModeProblem),
 		MemorySlices: uint32(d.MemorySlices), ComputeSlices: uint32(d.ComputeUnits),
 		Media: enginesOut(d.Engines), PlacementsSource: g.PlacementsSource,
 		Capabilities: &agentv1.Capabilities{
@@ -250,7 +269,7 @@ func enginesIn(m *agentv1.MediaStock) gpu.Engines {
 // ObservedOut maps to the wire.
 func ObservedOut(v Observed) *agentv1.Observed {
 	m := &agentv1.Observed{
-		Full: v.Full, Failed: v.Failed, Failure: v.Failure, AppliedVersion: v.Applied,
+		Full: v.Full, Failed: v.Failed, Failure: told(v.Failure), AppliedVersion: v.Applied,
 		Hash: v.Hash, Unchanged: v.Unchanged, Gone: tombstonesOut(v.Gone),
 	}
 	for _, s := range v.Slices {
@@ -288,10 +307,10 @@ func ObservedIn(m *agentv1.Observed) (Observed, error) {
 
 func sliceOut(s Slice) *agentv1.SliceReport {
 	m := &agentv1.SliceReport{
-		Key: s.Key, AssignmentId: s.Assignment.String(), Fence: s.Fence, Run: int32(s.Run),
+		Key: told(s.Key), AssignmentId: s.Assignment.String(), Fence: s.Fence, Run: int32(s.Run),
 		State: string(s.State), RunState: string(s.RunState), RunAgeUs: ageOut(s.Age), EndedAgeUs: ageOut(s.EndedAge),
-		ExitCode: int32(s.ExitCode), ReasonCode: s.Reason.Code, ReasonDetail: s.Reason.Detail,
-		Progress: s.Progress, Credited: s.Credited,
+		ExitCode: int32(s.ExitCode), ReasonCode: told(s.Reason.Code), ReasonDetail: told(s.Reason.Detail),
+		Progress: told(s.Progress), Credited: s.Credited,
 	}
 	for _, t := range s.Slots {
 		m.Slots = append(m.Slots, &agentv1.SlotReport{
