@@ -69,7 +69,7 @@ const (
 	// heldFor is how long something may be held before operators are told.
 	heldFor = 5 * time.Minute
 	// rewatchPause is between two tries to register for events.
-	rewatchPause = 5 * time.Second
+	rewatchPause = time.Second
 	// driftFor is how long a word of the guard about a compute mode holds.
 	driftFor = 3 * time.Minute
 )

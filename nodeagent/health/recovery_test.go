@@ -299,3 +299,18 @@ func TestADamagedFileIsNamed(t *testing.T) {
 		require.ErrorContains(t, err, "health.json")
 	}
 }
+
+// A registration that breaks is made anew, and what was missed meanwhile is read.
+func TestEventsAreRegisteredForAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	require.NoError(t, r.driver.deafen())
+	require.NoError(t, r.Sim.Advise(uuidOf(whole), "drain_p2p"))
+	r.is(t, whole, nodeagent.Degraded)
+	require.NoError(t, r.Sim.Advise(uuidOf(whole), "none"))
+	r.is(t, whole, nodeagent.Healthy)
+	r.eventually(t, "an event arrives", func() bool {
+		r.Sim.XID(uuidOf(migs), 63, -1, -1)
+		return len(r.diary.of("gpu.xid", uuidOf(migs))) > 0
+	})
+}

@@ -84,6 +84,7 @@ type stubborn struct {
 	stuck  map[string]chan struct{}
 	inside map[string]int // calls that do not come back
 	most   int
+	events []gpudrv.Watcher
 	busy   string // a GPU about which calls of others have not come back
 }
 
@@ -91,6 +92,21 @@ func (s *stubborn) hang(uuid string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stuck[uuid] = make(chan struct{})
+}
+
+func (s *stubborn) Watch(ctx context.Context) (gpudrv.Watcher, error) {
+	w, err := s.Driver.Watch(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.events = append(s.events, w)
+	return w, err
+}
+
+// deafen breaks the registration for events.
+func (s *stubborn) deafen() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.events[len(s.events)-1].Close()
 }
 
 // refuse makes the driver refuse calls about a GPU; "" is none.

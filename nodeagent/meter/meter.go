@@ -42,13 +42,23 @@ const (
 const (
 	// DefaultEvery is the length of an interval.
 	DefaultEvery = 10 * time.Second
-	// stretch makes intervals longer while the spool is deeper than deepSpool, so that
-	// days without a control plane do not fill the machine's memory.
-	stretch   = 6
-	deepSpool = 1000
 	// readWithin bounds the reading of one source.
 	readWithin = 3 * time.Second
 )
+
+// stretches make intervals longer the more records wait, so that days without a control
+// plane do not fill the machine's memory: of a host full of slices a record takes some
+// hundred kilobytes.
+var stretches = []struct{ above, times int }{{500, 60}, {200, 6}, {-1, 1}}
+
+func stretch(depth int) int {
+	for _, s := range stretches {
+		if depth > s.above {
+			return s.times
+		}
+	}
+	return 1
+}
 
 // Driver is what the meter asks of GPUs; gpudrv.Driver has it.
 type Driver interface {
@@ -149,8 +159,11 @@ func (m *Meter) Run(ctx context.Context) error {
 			timer.Stop()
 			return nil
 		}
-		deep := m.c.Depth != nil && m.c.Depth() > deepSpool
-		if !deep || tick%stretch == 0 {
+		depth := 0
+		if m.c.Depth != nil {
+			depth = m.c.Depth()
+		}
+		if tick%stretch(depth) == 0 {
 			m.Tick(ctx)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -368,4 +369,40 @@ func TestTheSpoolHoldsHours(t *testing.T) {
 		require.Equal(t, 10*time.Second, r.Samples.Interval)
 	}
 	require.Equal(t, 100, s.Len())
+}
+
+// The longer nobody takes the records, the longer the intervals; none is left out.
+func TestIntervalsStretchWhileNobodyListens(t *testing.T) {
+	w := newWorld(t, "", openSim(t))
+	c := clock.NewFake(time.Unix(1_800_000_000, 0))
+	begin := c.Now()
+	var depth atomic.Int64
+	var err error
+	w.run(slot(0, 0))
+	w.Meter, err = meter.New(meter.Config{
+		Driver: w.drv, Tenants: func() []nodeagent.Tenancy { return w.runs }, Spool: w, BootID: "b1", Clock: c,
+		Uptime: func() time.Duration { return time.Hour + c.Now().Sub(begin) }, Depth: func() int { return int(depth.Load()) },
+	})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	for _, tc := range []struct{ depth, ticks, records int }{{0, 60, 60}, {300, 60, 10}, {1000, 120, 2}, {0, 1, 1}} {
+		c.WaitTimers(1)
+		depth.Store(int64(tc.depth))
+		before := len(w.list)
+		for range tc.ticks {
+			c.WaitTimers(1)
+			c.Advance(meter.DefaultEvery)
+		}
+		c.WaitTimers(1)
+		require.Len(t, w.list, before+tc.records, "%+v", tc)
+	}
+	total := time.Duration(0)
+	for _, x := range w.list {
+		total += x.Interval
+	}
+	require.Equal(t, c.Now().Sub(begin), total)
+	cancel()
+	require.NoError(t, <-done)
 }
