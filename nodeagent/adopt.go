@@ -238,14 +238,11 @@ func judge(e journal.Entry, bootID string, sc scene) (want, *journal.Entry) {
 		return wantKeep, nil
 	case journal.Stop, journal.Remove:
 		return wantGo, nil // begun removals are finished
-	case journal.Start:
-		if sameBoot && there && c.State == runtime.Running && present(e, sc) {
-			e.Step, e.StartedUS = journal.Running, c.Started.Microseconds()
-			return wantKeep, &e
-		}
 	case journal.Running:
 		return judgeRunning(e, sameBoot, there, c, sc)
-	case journal.Carve, journal.Carved:
+	case journal.Carve, journal.Carved, journal.Start:
+		// Also a container that runs: only its start knows whether the tenant's program
+		// began, and a start that is done again returns what runs.
 	}
 	// Begun and not finished: it was ordered, so it is finished. What a reboot took
 	// is made again from the start.

@@ -66,8 +66,11 @@ var _ runtime.Driver = (*Launcher)(nil)
 // Bounds of a start.
 const (
 	readyWithin = 30 * time.Second // from the container's start to the tenant's program
-	grace       = 10 * time.Second
-	undoWithin  = time.Minute
+	// rejoin is how soon the guest of a running container is heard by a new agent: guests
+	// dial each second.
+	rejoin     = 3 * time.Second
+	grace      = 10 * time.Second
+	undoWithin = time.Minute
 )
 
 // New makes the folder of the logs.
@@ -100,6 +103,9 @@ func (l *Launcher) Start(ctx context.Context, s runtime.Spec) (runtime.Container
 }
 
 func (l *Launcher) start(ctx context.Context, s runtime.Spec) (runtime.Container, error) {
+	if c, runs, err := l.resume(ctx, s); runs || err != nil {
+		return c, err
+	}
 	if l.cfg.VCPU > 0 {
 		s.VCPU, s.RAM = min(s.VCPU, l.cfg.VCPU), min(s.RAM, l.cfg.RAM)
 	}
@@ -145,6 +151,30 @@ func (l *Launcher) start(ctx context.Context, s runtime.Spec) (runtime.Container
 	return l.ready(ctx, c)
 }
 
+// errCutShort is what a guest hears that waits for a start which nobody remembers.
+var errCutShort = errors.New("the start that it waits for was cut short")
+
+// resume takes up the run if its program runs already. A guest of an earlier start that
+// still waits for its user and secrets would wait for ever: its container is removed.
+func (l *Launcher) resume(ctx context.Context, s runtime.Spec) (runtime.Container, bool, error) {
+	if _, err := l.cfg.Guests.Status(s.Name); err != nil {
+		return runtime.Container{}, false, nil //nolint:nilerr // no start of the name was begun
+	}
+	c, found, err := l.find(ctx, s.Name)
+	if err != nil || !found {
+		return runtime.Container{}, false, err
+	}
+	if c.State == runtime.Running && c.Run == s.Run {
+		wait, cancel := context.WithTimeout(ctx, rejoin)
+		defer cancel()
+		if st, err := l.cfg.Guests.Wait(wait, s.Name); err == nil && st.Ready > 0 {
+			c.Started = st.Ready
+			return c, true, nil
+		}
+	}
+	return runtime.Container{}, false, l.Stop(ctx, s.Name)
+}
+
 // attach gives a made container its network and lets its guest in.
 func (l *Launcher) attach(ctx context.Context, s runtime.Spec, boot guest.Boot, pid int) error {
 	if l.cfg.Network != nil {
@@ -167,12 +197,8 @@ func (l *Launcher) attach(ctx context.Context, s runtime.Spec, boot guest.Boot, 
 	return nil
 }
 
-// ready waits for the tenant's program. A container that ran before this process did,
-// and whose guest has told an earlier one, is ready.
+// ready waits for the tenant's program.
 func (l *Launcher) ready(ctx context.Context, c runtime.Container) (runtime.Container, error) {
-	if err := l.serve(ctx, c); err != nil {
-		return c, err
-	}
 	wait, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
 	st, err := l.cfg.Guests.Wait(wait, c.Name)
@@ -191,7 +217,8 @@ func (l *Launcher) ready(ctx context.Context, c runtime.Container) (runtime.Cont
 	return c, runtime.Refuse(runtime.Broken, "start", c.Name, "the guest did not report within %s", readyWithin).Because(err)
 }
 
-// serve takes the guest of a running container up again.
+// serve takes the guest of a running container up again. What a guest needs to begin is
+// known to the start alone, so one that has not begun is told nothing.
 func (l *Launcher) serve(ctx context.Context, c runtime.Container) error {
 	if _, err := l.cfg.Guests.Status(c.Name); err == nil {
 		return nil
@@ -200,7 +227,10 @@ func (l *Launcher) serve(ctx context.Context, c runtime.Container) error {
 	if err != nil {
 		return runtime.Refuse(runtime.Broken, "serve", c.Name, "no ids for its user namespace").Because(err)
 	}
-	boot := guest.Boot{Root: int(base), Grace: grace, Peer: guest.First(c.Cgroup)}
+	boot := guest.Boot{
+		Root: int(base), Grace: grace, Peer: guest.First(c.Cgroup),
+		Secrets: func(context.Context) (map[string]string, error) { return nil, errCutShort },
+	}
 	if _, err := l.cfg.Guests.Open(ctx, c.Name, boot); err != nil {
 		return runtime.Refuse(runtime.Broken, "serve", c.Name, "its guest is not served").Because(err)
 	}
