@@ -35,7 +35,8 @@ var binaries = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	build := exec.Command(filepath.Join(root, "scripts", "build"), "tranched", "tranche-agent", "tranche-dev", "terraform-provider-tranche")
+	build := exec.Command(filepath.Join(root, "scripts", "build"), "tranched", "tranche",
+		"tranche-agent", "tranche-guest", "tranche-registry", "tranche-dev", "terraform-provider-tranche")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the programs: %w\n%s", err, out)
 	}
@@ -61,6 +62,13 @@ type region struct {
 // ends, and must be clean.
 func open(t *testing.T, fleet market.Fleet) *region {
 	t.Helper()
+	return openAs(t, fleet, stack.Config{})
+}
+
+// openAs starts an installation of a kind, with more products than the usual ones;
+// folder, binaries and ports are chosen here.
+func openAs(t *testing.T, fleet market.Fleet, config stack.Config, more ...market.Product) *region {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	bin, err := binaries()
@@ -71,7 +79,8 @@ func open(t *testing.T, fleet market.Fleet) *region {
 	require.NoError(t, os.Chmod(dir, 0o711))
 	ports, release, err := stack.FreePorts()
 	require.NoError(t, err)
-	s, err := stack.Start(ctx, stack.Config{Dir: dir, BinDir: bin, Ports: ports})
+	config.Dir, config.BinDir, config.Ports = dir, bin, ports
+	s, err := stack.Start(ctx, config)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -84,7 +93,7 @@ func open(t *testing.T, fleet market.Fleet) *region {
 		}
 	})
 	require.NoError(t, s.Enrol(ctx, fleet))
-	require.NoError(t, market.Stock(ctx, s.Admin()))
+	require.NoError(t, market.Stock(ctx, s.Admin(), more...))
 	return &region{s, fleet}
 }
 

@@ -7,6 +7,7 @@ package market
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/tranche-cloud/tranche/client"
 	"github.com/tranche-cloud/tranche/devstack/internal/trace"
@@ -64,10 +65,11 @@ func Of(s trace.Shape) Product {
 	}
 }
 
-// Stock puts all offers on sale and prices them in one book. It may run again.
-func Stock(ctx context.Context, admin client.Admin) error {
+// Stock puts all offers, and more, on sale and prices them in one book. It may run
+// again.
+func Stock(ctx context.Context, admin client.Admin, more ...Product) error {
 	book := client.PriceBookCreate{Name: "list", Currency: Currency}
-	for _, p := range Products {
+	for _, p := range slices.Concat(Products, more) {
 		if _, err := admin.PutOffer(ctx, p.Offer, p.Shape); err != nil {
 			return fmt.Errorf("put offer %s: %w", p.Offer, err)
 		}

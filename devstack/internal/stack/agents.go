@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -60,12 +61,11 @@ func (s *Stack) StartAgents(ctx context.Context, fleet market.Fleet, approve boo
 }
 
 func (s *Stack) agent(host, fleetFile, tokenFile string) process.Spec {
+	args := []string{"run", "--driver=sim", "--fleet", fleetFile, "--host", host,
+		"--gateway", "https://" + address(s.Ports.Gateway), "--join-token-file", tokenFile, "--data-dir", s.HostDir(host)}
 	return process.Spec{
 		Name: AgentName(host), Path: s.binary("tranche-agent"),
-		Args: append([]string{"run", "--driver=sim", "--fleet", fleetFile, "--host", host,
-			"--gateway", "https://" + address(s.Ports.Gateway),
-			"--join-token-file", tokenFile, "--data-dir", filepath.Join(s.Dir, "agents", host)}, s.arguments(host)...),
-		Log: s.log(AgentName(host)),
+		Args: slices.Concat(args, s.arguments(host), s.AgentArgs), Log: s.log(AgentName(host)),
 	}
 }
 

@@ -102,6 +102,14 @@ func (s *Stack) Image() string {
 	return s.containers.registry + "/busybox:latest"
 }
 
+// RunDir is the folder of the containers' sockets and mounts, "" without containers.
+func (s *Stack) RunDir() string {
+	if s.containers == nil {
+		return ""
+	}
+	return s.containers.run
+}
+
 func (c *containers) socket() string { return filepath.Join(c.run, "containerd.sock") }
 
 // arguments are what an agent is told about its containers. Several hosts share this
@@ -135,21 +143,25 @@ func (s *Stack) purge(ctx context.Context) error {
 	}
 	var errs []error
 	for _, host := range s.containers.hosts {
-		errs = append(errs, s.purgeHost(ctx, host))
+		_, err := s.Purge(ctx, host)
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-func (s *Stack) purgeHost(ctx context.Context, host string) error {
+// Purge removes the containers that a host still has and returns what the command
+// said: a line for each container. The host's agent must not run.
+func (s *Stack) Purge(ctx context.Context, host string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, purgeWithin)
 	defer cancel()
 	args := append([]string{"purge", "--yes", "--driver=sim", "--fleet", filepath.Join(s.Dir, "fleet.yaml"), "--host", host,
 		"--data-dir", filepath.Join(s.Dir, "agents", host)}, s.arguments(host)...)
 	out, err := exec.CommandContext(ctx, s.binary("tranche-agent"), args...).CombinedOutput() //nolint:gosec // our own binary
+	said := strings.TrimSpace(string(out))
 	if err != nil {
-		return fmt.Errorf("remove the containers of %s: %w: %s", host, err, strings.TrimSpace(string(out)))
+		return said, fmt.Errorf("remove the containers of %s: %w: %s", host, err, said)
 	}
-	return nil
+	return said, nil
 }
 
 func dialSocket(ctx context.Context, path string) error {

@@ -43,6 +43,8 @@ type Config struct {
 	OneProcess bool
 	// Containers gives agents a real container runtime; see CanContain.
 	Containers bool
+	// AgentArgs are said to every agent of a simulated host beside the usual ones.
+	AgentArgs []string
 	// Stage is told what was done and how long it took; nil: nobody.
 	Stage func(what string, took time.Duration)
 }
