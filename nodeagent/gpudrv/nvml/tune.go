@@ -13,6 +13,7 @@ import (
 	lib "github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/tranche-cloud/tranche/nodeagent/gpudrv"
+	"github.com/tranche-cloud/tranche/nodeagent/gpudrv/internal/smi"
 )
 
 // runSMI runs the pinned nvidia-smi with fixed arguments on one GPU.
@@ -112,8 +113,17 @@ func (d *driver) SetTimeslice(ctx context.Context, uuid, level string) error {
 	if err := d.frozen(op, uuid); err != nil {
 		return err
 	}
-	_, err = d.runSMI(ctx, op, uuid, pci, "compute-policy", "--set-timeslice="+strconv.Itoa(number))
-	return err
+	if _, err := d.runSMI(ctx, op, uuid, pci, "compute-policy", "--set-timeslice="+strconv.Itoa(number)); err != nil {
+		return err
+	}
+	table, err := d.runSMI(ctx, op, uuid, pci, "compute-policy", "--list")
+	if err != nil {
+		return err
+	}
+	if now := smi.ParseTimeslice(table); now != level {
+		return gpudrv.Refuse(gpudrv.Broken, op, uuid, "asked for %s, nvidia-smi shows %q", level, now)
+	}
+	return nil
 }
 
 // SetComputeMode implements gpudrv.Tuner.

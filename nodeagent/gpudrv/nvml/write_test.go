@@ -255,12 +255,13 @@ func TestAResetClosesTheLibraryMeanwhile(t *testing.T) {
 
 func TestTurnsAreSetByName(t *testing.T) {
 	t.Parallel()
-	path, notes := smi(t, "")
+	path, notes := smi(t, "echo '|   0   Timeslice       Long          |'")
 	d := (&played{smi: path}).open()
 	require.NoError(t, d.SetTimeslice(t.Context(), card, gpudrv.TimesliceLong))
 	said, err := os.ReadFile(notes)
 	require.NoError(t, err)
-	require.Equal(t, "compute-policy --set-timeslice=3 -i 0000:06\n", string(said))
+	require.Equal(t, "compute-policy --set-timeslice=3 -i 0000:06\ncompute-policy --list -i 0000:06\n", string(said))
+	require.Equal(t, gpudrv.Broken, gpudrv.KindOf(d.SetTimeslice(t.Context(), card, gpudrv.TimesliceShort)), "read back")
 	require.Equal(t, gpudrv.Invalid, gpudrv.KindOf(d.SetTimeslice(t.Context(), card, "eternal")))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
