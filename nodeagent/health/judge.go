@@ -52,6 +52,7 @@ type memory struct {
 	uncorrected int64
 	counted     bool // uncorrected was read
 	linksUp     map[int]bool
+	joined      bool // the fabric was completed
 }
 
 // recoveryActions are the driver's advices. An unknown one is a suspicion that a reset
@@ -106,16 +107,10 @@ func judgeReading(r reading, m *memory, now time.Duration) []Ailment {
 }
 
 // judgeFabric looks at what ties a GPU to others. Links that never were up may not be
-// connected at all; those that were and are not any more are broken.
+// connected at all; those that were and are not any more are broken. The fabric of a
+// GPU that is tied to nothing does not matter.
 func judgeFabric(f gpudrv.Fabric, m *memory, now time.Duration) []Ailment {
 	var out []Ailment
-	state, ok := f.State.Get()
-	switch healthy := f.Healthy.Or(true); {
-	case ok && state != "completed" && state != "not_supported":
-		out = append(out, Ailment{Cause: causeFabric, Detail: "the fabric is " + state, Level: Suspect, Since: now})
-	case ok && state == "completed" && !healthy:
-		out = append(out, Ailment{Cause: causeFabric, Detail: "the fabric's registration ended with an error", Level: Suspect, Since: now})
-	}
 	var down []string
 	for _, l := range f.Links {
 		up, ok := l.Up.Get()
@@ -128,6 +123,16 @@ func judgeFabric(f gpudrv.Fabric, m *memory, now time.Duration) []Ailment {
 		case ok && m.linksUp[l.Number]:
 			down = append(down, strconv.Itoa(l.Number))
 		}
+	}
+	state, ok := f.State.Get()
+	switch healthy := f.Healthy.Or(true); {
+	case !ok || state == "not_supported":
+	case state != "completed" && (m.joined || len(m.linksUp) > 0):
+		out = append(out, Ailment{Cause: causeFabric, Detail: "the fabric is " + state, Level: Suspect, Since: now})
+	case state == "completed" && !healthy:
+		out = append(out, Ailment{Cause: causeFabric, Detail: "the fabric's registration ended with an error", Level: Suspect, Since: now})
+	case state == "completed":
+		m.joined = true
 	}
 	if len(down) > 0 {
 		out = append(out, Ailment{

@@ -317,6 +317,7 @@ func (m *Monitor) Clear(uuid string) error {
 // the events, the file. The caller holds m.mu.
 func (m *Monitor) settle(uuid string, b *bed) {
 	h := b.Health()
+	m.save() // first, so that a crash forgets no ailment
 	m.c.Keeper.SetHealth(uuid, h)
 	if a, ends := b.Ends(); ends && !b.Recovering {
 		m.interrupt(nodeagent.Interruption{

@@ -31,7 +31,10 @@ type Config struct {
 	// Driver is the host's with its writing part: the monitor resets empty GPUs.
 	Driver gpudrv.Driver
 	Spool  *spool.Spool
-	Linked func() bool // to the control plane; nil is never
+	// NoResets leaves resets to the host's operator: a GPU that needs one is shut until
+	// the next reboot.
+	NoResets bool
+	Linked   func() bool // to the control plane; nil is never
 
 	Policy        string // file that replaces parts of the Xid policy; "" is none
 	MetricsListen string // "" is metrics.DefaultListen; NoMetrics is none
@@ -74,8 +77,12 @@ func New(c Config) (*Watch, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
+	var driver health.Driver = c.Driver
+	if c.NoResets {
+		driver = unreset{c.Driver}
+	}
 	h, err := health.New(health.Config{
-		Driver: c.Driver, Keeper: c.Keeper, Spool: c.Spool, SelfTest: c.Host.SelfTest, MPSProof: c.MPSProof, Policy: policy,
+		Driver: driver, Keeper: c.Keeper, Spool: c.Spool, SelfTest: c.Host.SelfTest, MPSProof: c.MPSProof, Policy: policy,
 		Dir: c.Host.Dir, BootID: c.Host.BootID, Uptime: c.Host.Uptime, Clock: c.Host.Clock, Log: log,
 		Every: c.Every, HungAfter: c.HungAfter,
 	})
@@ -102,6 +109,14 @@ func New(c Config) (*Watch, error) {
 		w.guard = c.Guard(h)
 	}
 	return w, nil
+}
+
+// unreset is a driver that resets nothing.
+type unreset struct{ gpudrv.Driver }
+
+// Reset implements gpudrv.Tuner.
+func (unreset) Reset(_ context.Context, uuid string) error {
+	return gpudrv.Refuse(gpudrv.Unsupported, "reset", uuid, "resets are left to the host's operator")
 }
 
 // Register begins to take the driver's events; those before it are lost.
