@@ -280,7 +280,8 @@ func (m *Meter) Latest() []Latest {
 func (m *Meter) path() string { return filepath.Join(m.c.Dir, "meter.json") }
 
 // load reads up to when an earlier process measured. What it says of another boot is
-// of no use: the runs of that boot are gone.
+// of no use: the runs of that boot are gone. So is what a crash of the machine left of
+// the file.
 func (m *Meter) load() error {
 	if m.c.Dir == "" {
 		return nil
@@ -289,11 +290,12 @@ func (m *Meter) load() error {
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	if err == nil {
-		err = json.Unmarshal(text, &m.mark)
-	}
 	if err != nil {
-		return fmt.Errorf("read the meter's mark %s (an unreadable file may be removed; then the time since is not measured): %w", m.path(), err)
+		return fmt.Errorf("read the meter's mark %s: %w", m.path(), err)
+	}
+	if err := json.Unmarshal(text, &m.mark); err != nil {
+		m.mark = mark{}
+		m.c.Log.Warn("the meter's mark is damaged; the time since is not measured", "file", m.path(), "error", err)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
@@ -405,4 +406,12 @@ func TestIntervalsStretchWhileNobodyListens(t *testing.T) {
 	require.Equal(t, c.Now().Sub(begin), total)
 	cancel()
 	require.NoError(t, <-done)
+}
+
+// A crash of the machine may leave an empty file, and no host stays away for that.
+func TestADamagedMarkKeepsNoAgentFromStarting(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "meter.json"), nil, 0o600))
+	_, err := meter.New(meter.Config{Dir: dir, BootID: "b"})
+	require.NoError(t, err)
 }

@@ -17,6 +17,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -26,10 +27,11 @@ import (
 
 // Limits of a spool. An event is never dropped for a sample: when the spool is full,
 // the oldest samples go and their interval shows as a gap; when events alone fill it,
-// the oldest event goes and the next record says how many were lost.
+// the oldest event goes. Dropped counts both.
 const (
 	DefaultMaxRecords = 200_000
 	compactAt         = 4 << 20 // bytes; rewritten when it has doubled since
+	maxID             = 1 << 60
 )
 
 // Config opens a spool.
@@ -89,7 +91,11 @@ func Open(cfg Config) (*Spool, error) {
 		return nil, fmt.Errorf("open spool: %w", err)
 	}
 	s := &Spool{cfg: cfg, changed: make(chan struct{}, 1), f: f, next: 1, rewrite: compactAt}
-	if err := s.load(); err != nil {
+	err = s.load()
+	if err == nil {
+		err = syncDir(cfg.Path) // a new file must outlive a crash, or its numbers begin again
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("read spool %s: %w", cfg.Path, err), f.Close())
 	}
 	if len(s.queue) > 0 {
@@ -138,23 +144,20 @@ func (s *Spool) add(l line, age time.Duration) error {
 	s.queue = append(s.queue, l)
 	s.bound()
 	s.signal()
-	return s.maybeCompact()
+	s.maybeCompact()
+	return nil
 }
 
 // bound drops the oldest samples, and only then events, while there are too many.
 func (s *Spool) bound() {
-	if len(s.queue) <= s.cfg.MaxRecords {
-		return
+	for len(s.queue) > s.cfg.MaxRecords {
+		drop := max(slices.IndexFunc(s.queue, func(l line) bool { return l.Samples != nil }), 0)
+		// What is older than the dropped one moves up: it is little or nothing, what is
+		// younger is much.
+		copy(s.queue[1:drop+1], s.queue[:drop])
+		s.queue = s.queue[1:]
+		s.dropped++
 	}
-	drop := 0
-	for i, l := range s.queue {
-		if l.Samples != nil {
-			drop = i
-			break
-		}
-	}
-	s.queue = append(s.queue[:drop:drop], s.queue[drop+1:]...)
-	s.dropped++
 }
 
 // Dropped is how many records the bound has cost since Open.
@@ -205,18 +208,44 @@ func (s *Spool) age(l line) time.Duration {
 	return max(0, s.cfg.Now().Sub(time.UnixMilli(l.WallMS)))
 }
 
-// Taken forgets the records up to and including an id.
+// Taken forgets the records up to and including an id. An id that was never given out
+// says that an earlier file was lost: what waits would be taken for what that one held,
+// and is numbered anew behind it.
 func (s *Spool) Taken(through uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if through <= s.taken || through >= s.next {
+	if through <= s.taken {
 		return nil
+	}
+	if through >= s.next {
+		return s.renumber(through)
 	}
 	if err := s.write(line{Taken: through}); err != nil {
 		return err
 	}
 	s.forget(through)
-	return s.maybeCompact()
+	s.maybeCompact()
+	return nil
+}
+
+// renumber gives what waits the ids behind one.
+func (s *Spool) renumber(through uint64) error {
+	if through > maxID {
+		return fmt.Errorf("number the spool anew: %d is no id of a record", through)
+	}
+	old, taken, next := s.queue, s.taken, s.next
+	s.taken, s.next = through, through+1
+	s.queue = slices.Clone(old)
+	for i := range s.queue {
+		s.queue[i].ID = s.next
+		s.next++
+	}
+	if err := s.compact(); err != nil {
+		s.queue, s.taken, s.next = old, taken, next
+		return err
+	}
+	s.signal()
+	return nil
 }
 
 func (s *Spool) forget(through uint64) {
@@ -237,7 +266,9 @@ func (s *Spool) write(l line) error {
 		err = s.f.Sync()
 	}
 	if err != nil {
-		return fmt.Errorf("write spool: %w", err)
+		// Half a line would spoil the next one.
+		_, seek := s.f.Seek(s.size, io.SeekStart)
+		return fmt.Errorf("write spool: %w", errors.Join(err, s.f.Truncate(s.size), seek))
 	}
 	s.size += int64(len(text))
 	return nil
@@ -287,6 +318,7 @@ func (s *Spool) load() error {
 		}
 		s.forget(l.Taken)
 	}
+	s.bound()
 	if err := s.f.Truncate(s.size); err != nil {
 		return err
 	}
@@ -294,11 +326,17 @@ func (s *Spool) load() error {
 	return err
 }
 
-// maybeCompact rewrites a file that holds mostly what was taken.
-func (s *Spool) maybeCompact() error {
-	if s.size < s.rewrite {
-		return nil
+// maybeCompact rewrites a file that holds mostly what was taken. What it is called after
+// is on disk already, so a failure is left to the next time: told to the caller, it would
+// have the same thing recorded twice.
+func (s *Spool) maybeCompact() {
+	if s.size >= s.rewrite && s.compact() != nil {
+		s.rewrite = s.size + compactAt
 	}
+}
+
+// compact rewrites the file with nothing but what waits.
+func (s *Spool) compact() error {
 	text, err := encode(line{Taken: s.taken})
 	for _, l := range s.queue {
 		var one []byte

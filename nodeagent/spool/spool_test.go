@@ -1,6 +1,7 @@
 package spool_test
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -86,6 +87,46 @@ func TestAFullSpoolDropsSamplesBeforeEvents(t *testing.T) {
 	require.Equal(t, "first", list[0].Event.Kind)
 	require.Equal(t, uint64(6), list[2].ID)
 	require.Equal(t, uint64(3), s.Dropped())
+	require.NoError(t, s.Close())
+}
+
+// What a bound dropped is not back after a restart.
+func TestAFullSpoolIsNoLargerAfterARestart(t *testing.T) {
+	h := newHost(t.TempDir())
+	s := h.open(t, 3)
+	require.NoError(t, s.Event(agentlink.Event{Kind: "first"}))
+	for range 5 {
+		require.NoError(t, s.Samples(agentlink.Samples{Interval: time.Second}))
+	}
+	before := s.Pending(0, 10)
+	require.NoError(t, s.Close())
+	s = h.open(t, 3)
+	require.Equal(t, before, s.Pending(0, 10))
+	require.NoError(t, s.Close())
+}
+
+// A spool whose file was lost begins at one again, which the control plane takes for
+// what it has; its answer says so, and nothing that waits is lost.
+func TestALostFileCostsNothingThatCameAfter(t *testing.T) {
+	h := newHost(t.TempDir())
+	s := h.open(t, 0)
+	require.NoError(t, s.Event(agentlink.Event{Kind: "one"}))
+	require.NoError(t, s.Event(agentlink.Event{Kind: "two"}))
+	require.Error(t, s.Taken(math.MaxUint64))
+	require.NoError(t, s.Taken(10_000))
+	for range 2 {
+		list := s.Pending(2, 10)
+		require.Len(t, list, 2)
+		require.Equal(t, []any{uint64(10_001), "one"}, []any{list[0].ID, list[0].Event.Kind})
+		require.Equal(t, uint64(10_002), list[1].ID)
+		require.NoError(t, s.Taken(10_000), "a late answer changes nothing")
+		require.NoError(t, s.Close())
+		s = h.open(t, 0)
+	}
+	require.NoError(t, s.Taken(10_001))
+	require.Equal(t, 1, s.Len())
+	require.NoError(t, s.Event(agentlink.Event{Kind: "three"}))
+	require.Equal(t, uint64(10_003), s.Pending(10_002, 1)[0].ID)
 	require.NoError(t, s.Close())
 }
 
