@@ -139,6 +139,9 @@ func (f *runFlags) apart(ctx context.Context, s splitFlags, log *slog.Logger) (*
 	return nil, fmt.Errorf("helper needs --driver=nvml or sim, not %q", f.driver.driver)
 }
 
+// writeFactor is how much longer a change may take than a read.
+const writeFactor = 6
+
 // superviseGPUs starts the gpu-worker with the driver of the flags.
 func (f *runFlags) superviseGPUs(ctx context.Context, patience time.Duration, log *slog.Logger) (*remote.Supervisor, error) {
 	self, err := os.Executable()
@@ -150,7 +153,7 @@ func (f *runFlags) superviseGPUs(ctx context.Context, patience time.Duration, lo
 		Start: remote.Command(self, workerCommandName, "--driver="+d.driver, "--fleet="+d.fleet, "--faults="+d.faults,
 			"--latency="+d.latency, "--host="+d.host, "--data-dir="+d.dataDir, "--nvml-library="+d.library,
 			"--nvidia-smi="+d.smi, "--leave-settings="+strconv.FormatBool(d.leave), "--mps-control="+f.node.mpsControl),
-		ReadWithin: patience,
+		ReadWithin: patience, WriteWithin: writeFactor * patience,
 		Hung: func(uuid string, all []string) {
 			log.Error("gpu hangs", "gpu", uuid, "all", all, "cordon", len(all) > 1)
 		},
