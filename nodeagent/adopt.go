@@ -37,18 +37,24 @@ type scene struct {
 // readWithin bounds the reading of one GPU: a hung one costs the others no more.
 const readWithin = 5 * time.Second
 
+// listWithin bounds the lists of containers and GPUs: a daemon that hangs makes a host
+// unreadable, not silently out of date.
+const listWithin = 30 * time.Second
+
 // look reads all of it. An error means that nothing is known; a GPU that cannot be
 // read is in trouble and the others are known.
 func (k *Keeper) look(ctx context.Context) (scene, error) {
 	sc := scene{trouble: map[string]error{}, containers: map[string]runtime.Container{}, found: map[string][]carve.Found{}}
-	list, err := k.host.Runtime.List(ctx)
+	listing, cancel := context.WithTimeout(ctx, listWithin)
+	defer cancel()
+	list, err := k.host.Runtime.List(listing)
 	if err != nil {
 		return scene{}, err
 	}
 	for _, c := range list {
 		sc.containers[c.Name] = c
 	}
-	refs, err := k.host.Driver.GPUs(ctx)
+	refs, err := k.host.Driver.GPUs(listing)
 	if err != nil {
 		return scene{}, fmt.Errorf("list gpus: %w", err)
 	}

@@ -67,7 +67,9 @@ func (l *link) answer(m *agentv1.Secrets) error {
 		}
 		q.reply <- answer{secrets: got}
 	}
-	l.waiting[got.Assignment] = left
+	if l.waiting[got.Assignment] = left; len(left) == 0 {
+		delete(l.waiting, got.Assignment)
+	}
 	return nil
 }
 

@@ -198,7 +198,7 @@ func (k *Keeper) Tenancies() []Tenancy {
 
 // openDoor tells the SSH gateway who may enter now. The caller holds k.mu.
 func (k *Keeper) openDoor() {
-	if k.host.Door == nil || k.desired == nil {
+	if k.host.Door == nil || k.desired == nil || k.ctx.Err() != nil {
 		return
 	}
 	var list []Access
@@ -222,9 +222,10 @@ type opening struct {
 	list        []Access
 }
 
-// tellDoor tells the newest state until it is the one told.
+// tellDoor tells the newest state until it is the one told: a key that was withdrawn
+// must not stay for a fault of a moment.
 func (k *Keeper) tellDoor() {
-	for {
+	for try := 0; ; try++ {
 		k.mu.Lock()
 		next := k.door
 		if next == nil || k.ctx.Err() != nil {
@@ -234,8 +235,21 @@ func (k *Keeper) tellDoor() {
 		}
 		k.door = nil
 		k.mu.Unlock()
-		if err := k.host.Door.Open(k.ctx, next.authorities, next.list); err != nil && k.ctx.Err() == nil {
-			k.host.Log.Error("ssh gateway not told", "error", err)
+		err := k.host.Door.Open(k.ctx, next.authorities, next.list)
+		if err == nil || k.ctx.Err() != nil {
+			continue
+		}
+		k.host.Log.Error("ssh gateway not told", "error", err)
+		k.mu.Lock()
+		if k.door == nil {
+			k.door = next
+		}
+		k.mu.Unlock()
+		timer := k.host.Clock.NewTimer(min(firstRetry<<min(try, 10), lastRetry))
+		select {
+		case <-timer.C():
+		case <-k.ctx.Done():
+			timer.Stop()
 		}
 	}
 }

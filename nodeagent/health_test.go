@@ -16,6 +16,7 @@ import (
 	"github.com/tranche-cloud/tranche/internal/instance"
 	"github.com/tranche-cloud/tranche/nodeagent"
 	"github.com/tranche-cloud/tranche/nodeagent/carve"
+	"github.com/tranche-cloud/tranche/nodeagent/gpudrv"
 )
 
 // stock returns the inventory's row of a GPU.
@@ -157,16 +158,51 @@ func TestAModeOrderThatCannotBeSaysWhy(t *testing.T) {
 	require.Contains(t, g.ModeProblem, "wrong sum")
 }
 
-// door remembers what the SSH gateway was told last.
+// hooked is a driver that calls hook before it reads a mode.
+type hooked struct {
+	gpudrv.Reader
+	hook func()
+}
+
+func (h *hooked) Mode(ctx context.Context, uuid string) (gpu.Mode, error) {
+	h.hook()
+	return h.Reader.Mode(ctx, uuid)
+}
+
+// An order that comes while the one before is being finished is carried out as well.
+func TestAModeOrderIsNotLostBehindTheOneBefore(t *testing.T) {
+	n := newNode(t)
+	d := &hooked{hook: func() {}}
+	n.adjust = func(h *nodeagent.Host) { d.Reader, h.Driver = h.Driver, d }
+	n.up(t, nil)
+	order := func(m gpu.Mode, epoch int64) {
+		n.Obey(agentlink.Desired{Version: epoch, Timeline: 1, Modes: []agentlink.ModeOrder{{GPU: n.gpu(whole), Mode: m, Epoch: epoch}}})
+	}
+	var once sync.Once
+	// The keeper reads the GPU once the first order is carried out.
+	d.hook = func() { once.Do(func() { order(gpu.WholeMode(), 2) }) }
+	order(gpu.MIGMode(), 1)
+	n.Settle()
+	g := n.stock(t, whole)
+	require.Equal(t, "settled", g.ModeState)
+	require.Equal(t, gpu.WholeMode(), g.Mode)
+}
+
+// door remembers what the SSH gateway was told last, after some failures.
 type door struct {
 	mu          sync.Mutex
 	authorities []string
 	list        []nodeagent.Access
+	failures    int
 }
 
 func (d *door) Open(_ context.Context, authorities []string, list []nodeagent.Access) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.failures > 0 {
+		d.failures--
+		return errors.New("the containers cannot be listed now")
+	}
 	d.authorities, d.list = authorities, list
 	return nil
 }
@@ -180,6 +216,7 @@ func TestKeysChangeInPlace(t *testing.T) {
 	o := n.wholeOrder(a, 1)
 	for _, keys := range [][]string{{"one"}, {"two", "three"}, nil} {
 		o.SSHKeys = keys
+		d.failures = 2 // a key that is withdrawn goes all the same
 		n.Obey(agentlink.Desired{Version: 1, Timeline: 1, Orders: orders(o), SSHAuthorities: []string{"ca"}})
 		n.Settle()
 		require.Equal(t, []string{"ca"}, d.authorities)

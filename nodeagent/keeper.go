@@ -357,6 +357,10 @@ func (k *Keeper) labour(s *slice) {
 		k.mu.Lock()
 		if err == nil {
 			s.tries = 0
+			if s.trouble != (instance.Problem{}) {
+				s.trouble = instance.Problem{} // what stood in the way is out of it
+				k.touch(s.entry.Assignment)
+			}
 			k.mu.Unlock()
 			continue
 		}

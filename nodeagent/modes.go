@@ -112,7 +112,7 @@ func (k *Keeper) note(uuid string, e modeEntry) {
 // driveModes starts what is due for unsettled modes. The caller holds k.mu.
 func (k *Keeper) driveModes() {
 	for uuid, e := range k.modes.entries {
-		if e.State == Settled || e.State == ModeFails || k.modes.busy[uuid] || k.ctx.Err() != nil {
+		if e.settled() || k.modes.busy[uuid] || k.ctx.Err() != nil {
 			continue
 		}
 		k.modes.busy[uuid] = true
@@ -120,27 +120,22 @@ func (k *Keeper) driveModes() {
 	}
 }
 
-// driveMode brings one GPU into its ordered mode, however long it is held.
+// driveMode brings one GPU into its ordered mode, however long it is held, and into the
+// next one that is ordered meanwhile.
 func (k *Keeper) driveMode(uuid string) {
-	defer func() {
-		k.mu.Lock()
-		k.modes.busy[uuid] = false
-		k.mu.Unlock()
-	}()
-	for try := 0; k.ctx.Err() == nil; try++ {
+	for try := 0; ; try++ {
 		k.mu.Lock()
 		e := k.modes.get(uuid)
+		if e.settled() || k.ctx.Err() != nil {
+			k.modes.busy[uuid] = false // under the lock that orders come with
+			k.mu.Unlock()
+			return
+		}
 		k.mu.Unlock()
 		next := k.switchMode(uuid, e)
-		k.mu.Lock()
-		if k.modes.get(uuid).Epoch == e.Epoch {
-			k.note(uuid, next)
-		}
-		settled := k.modes.get(uuid).State == Settled || k.modes.get(uuid).State == ModeFails
-		k.mu.Unlock()
-		if settled {
+		if k.advance(uuid, next) {
 			k.relook(uuid)
-			return
+			continue
 		}
 		timer := k.host.Clock.NewTimer(min(firstRetry<<min(try, 10), lastRetry))
 		select {
@@ -149,6 +144,20 @@ func (k *Keeper) driveMode(uuid string) {
 			timer.Stop()
 		}
 	}
+}
+
+// settled reports whether there is nothing to do for a mode.
+func (e modeEntry) settled() bool { return e.State == Settled || e.State == ModeFails }
+
+// advance notes how far an order was carried out, unless a newer one came meanwhile,
+// and reports whether the mode is settled now.
+func (k *Keeper) advance(uuid string, e modeEntry) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.modes.get(uuid).Epoch == e.Epoch {
+		k.note(uuid, e)
+	}
+	return k.modes.get(uuid).settled()
 }
 
 // switchMode tries once and says where the mode stands then.
@@ -167,9 +176,7 @@ func (k *Keeper) switchMode(uuid string, e modeEntry) modeEntry {
 		e.State, e.Problem = Draining, "held by "+strings.Join(holders, ", ")
 		return e
 	}
-	k.mu.Lock()
-	k.note(uuid, modeEntry{Mode: e.Mode, Epoch: e.Epoch, State: Switching})
-	k.mu.Unlock()
+	k.advance(uuid, modeEntry{Mode: e.Mode, Epoch: e.Epoch, State: Switching})
 	if err := k.host.Carve.EnsureMode(k.ctx, uuid, mode); err != nil {
 		e.State, e.Problem = ModeFails, err.Error()
 		if gpudrv.IsTransient(err) {
@@ -178,9 +185,7 @@ func (k *Keeper) switchMode(uuid string, e modeEntry) modeEntry {
 		return e
 	}
 	if k.host.SelfTest != nil {
-		k.mu.Lock()
-		k.note(uuid, modeEntry{Mode: e.Mode, Epoch: e.Epoch, State: Verifying})
-		k.mu.Unlock()
+		k.advance(uuid, modeEntry{Mode: e.Mode, Epoch: e.Epoch, State: Verifying})
 		if err := k.host.SelfTest(k.ctx, uuid); err != nil {
 			e.State, e.Problem = ModeFails, "the self-test after the switch: "+err.Error()
 			return e
