@@ -95,7 +95,7 @@ func NVIDIA(ctx context.Context, r Real, o Options) (_ *Node, err error) {
 	if err != nil {
 		return nil, err
 	}
-	n.Driver = drv
+	n.Driver, n.noResets = drv, r.Driver.LeaveSettings
 	if n.Host.Carve, err = techniques(drv, daemons, r); err != nil {
 		return nil, err
 	}

@@ -36,6 +36,7 @@ type Node struct {
 	// metricsListen is where scrapes are answered; "" is nowhere.
 	metricsListen string
 	healthPolicy  string // file that replaces parts of the Xid policy; "" is none
+	noResets      bool
 
 	loops []func(context.Context) error
 	close []func() error

@@ -19,7 +19,7 @@ import (
 // plane is heard.
 func (n *Node) Loops(ctx context.Context, k *nodeagent.Keeper, linked func() bool) ([]func(context.Context) error, error) {
 	cfg := watch.Config{
-		Host: n.Host, Keeper: k, Driver: n.gpus, Spool: n.Spool, Linked: linked, Policy: n.healthPolicy,
+		Host: n.Host, Keeper: k, Driver: n.gpus, Spool: n.Spool, Linked: linked, Policy: n.healthPolicy, NoResets: n.noResets,
 		MetricsListen: cmp.Or(n.metricsListen, watch.NoMetrics), MPSProof: n.proveMPS(), SliceOf: n.sliceOf, Traffic: n.traffic,
 	}
 	if n.sliceOf != nil && n.mps != nil {

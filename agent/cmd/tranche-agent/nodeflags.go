@@ -72,7 +72,7 @@ func (f *nodeFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.mpsControl, "mps-control", "", "absolute path of nvidia-cuda-mps-control (default: the usual places)")
 	flags.StringSliceVar(&f.probe, "mps-probe", nil, "small CUDA program, and its arguments, that shows that MPS works after a fault")
 	flags.StringVar(&f.metrics, "metrics-listen", "", "host:port for Prometheus, for example 127.0.0.1:8084; empty is none")
-	flags.StringVar(&f.policy, "health-policy", "", "file that replaces parts of the Xid policy")
+	flags.StringVar(&f.policy, "xid-policy", "", "file that replaces parts of the Xid policy")
 	flags.StringVar(&f.scrub, "scrub", "trust-driver", "nvml: how GPU memory is cleaned between tenants: trust-driver, verify or fill")
 	flags.StringVar(&f.programs, "scrub-programs", "", "nvml: folder of the CUDA programs scan and pattern, for verify and fill")
 	flags.StringSliceVar(&f.modes, "gpu-mode", nil, "nvml: UUID=MODE of a GPU, for example GPU-…=mps:4x25")
