@@ -30,7 +30,9 @@ const (
 	// TrustDriver takes the driver's word that fresh allocations are cleared, and
 	// proves that no process and no unexplained memory is left.
 	TrustDriver Policy = "trust-driver"
-	// Verify looks through the slice's memory with a program.
+	// Verify looks through the slice's memory with a program, where the slice has memory
+	// of its own: on a GPU that is shared without a wall the program would take the
+	// neighbours' room, and the driver's word has to do.
 	Verify Policy = "verify"
 	// Fill overwrites the slice's memory first.
 	Fill Policy = "fill"
@@ -116,9 +118,11 @@ func (s *Scrubber) quiet(ctx context.Context, slot gpu.Slot) (string, error) {
 	}
 	gi := -1
 	if slot.Mode.Kind == gpu.MIG {
-		if gi, err = s.instance(ctx, slot); err != nil {
+		at, err := s.instance(ctx, slot)
+		if err != nil {
 			return "", err
 		}
+		gi = at.ID
 	}
 	var holders []gpudrv.Holder
 	for _, p := range list {
@@ -135,16 +139,17 @@ func (s *Scrubber) quiet(ctx context.Context, slot gpu.Slot) (string, error) {
 	return "no process", nil
 }
 
-// instance is the GPU instance at a MIG slot; -2, which no process has, if it is gone.
-func (s *Scrubber) instance(ctx context.Context, slot gpu.Slot) (int, error) {
-	const none = -2
+// instance is the GPU instance at a MIG slot; its id is -2, which no process has, if it
+// is gone.
+func (s *Scrubber) instance(ctx context.Context, slot gpu.Slot) (gpudrv.GPUInstance, error) {
+	none := gpudrv.GPUInstance{ID: -2}
 	list, err := s.cfg.Driver.GPUInstances(ctx, slot.GPU)
 	if err != nil {
 		return none, fmt.Errorf("list gpu instances: %w", err)
 	}
 	for _, gi := range list {
 		if gi.Placement.Start == slot.Start && gi.Placement.Size == slot.Size {
-			return gi.ID, nil
+			return gi, nil
 		}
 	}
 	return none, nil
@@ -177,6 +182,9 @@ type finding struct {
 }
 
 func (s *Scrubber) look(ctx context.Context, slot gpu.Slot) (string, error) {
+	if slot.Mode.Kind != gpu.Whole && slot.Mode.Kind != gpu.MIG {
+		return "its memory is shared, the driver clears what it gives out", nil
+	}
 	device := slot.GPU
 	if s.cfg.Device != nil {
 		var err error
@@ -184,16 +192,16 @@ func (s *Scrubber) look(ctx context.Context, slot gpu.Slot) (string, error) {
 			return "", err
 		}
 	}
-	m, err := s.cfg.Driver.Memory(ctx, slot.GPU)
+	free, err := s.free(ctx, slot)
 	if err != nil {
-		return "", fmt.Errorf("read memory: %w", err)
+		return "", err
 	}
-	mib := strconv.FormatInt(max(m.FreeBytes-spare, spare)>>20, 10)
+	mib, said := strconv.FormatInt(max(free-spare, spare)>>20, 10), ""
 	if s.cfg.Policy == Fill {
 		if _, err := s.run(ctx, device, "pattern", mib); err != nil {
 			return "", err
 		}
-		return "overwritten " + mib + " MiB", nil
+		said = "overwritten " + mib + " MiB: "
 	}
 	out, err := s.run(ctx, device, "scan", mib)
 	if err != nil {
@@ -207,9 +215,28 @@ func (s *Scrubber) look(ctx context.Context, slot gpu.Slot) (string, error) {
 		if f.NotZero > 0 {
 			return "", gpudrv.Refuse(gpudrv.Broken, "scrub", slot.GPU, "%d of %d words are not zero", f.NotZero, f.Words)
 		}
-		return fmt.Sprintf("%d words, none left", f.Words), nil
+		return fmt.Sprintf("%s%d words, none left", said, f.Words), nil
 	}
 	return "", gpudrv.Refuse(gpudrv.Broken, "scrub", slot.GPU, "the scan said nothing of its finding")
+}
+
+// free is the memory of an empty slice, in bytes: the GPU's, or the MIG device's own.
+func (s *Scrubber) free(ctx context.Context, slot gpu.Slot) (int64, error) {
+	if slot.Mode.Kind == gpu.MIG {
+		gi, err := s.instance(ctx, slot)
+		if err != nil {
+			return 0, err
+		}
+		if len(gi.Compute) == 0 {
+			return 0, gpudrv.Refuse(gpudrv.NotFound, "scrub", slot.GPU, "no MIG device at %s", slot)
+		}
+		return gi.Compute[0].Memory.Bytes(), nil
+	}
+	m, err := s.cfg.Driver.Memory(ctx, slot.GPU)
+	if err != nil {
+		return 0, fmt.Errorf("read memory: %w", err)
+	}
+	return m.FreeBytes, nil
 }
 
 // run starts one of the operator's programs, without a shell and without our

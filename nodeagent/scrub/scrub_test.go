@@ -89,3 +89,47 @@ func TestVerifyBelievesWhatTheScanSays(t *testing.T) {
 	_, err = scrub.ParsePolicy("maybe")
 	require.ErrorContains(t, err, "trust-driver")
 }
+
+// tools makes programs that note how they are called.
+func tools(t *testing.T) (dir, calls string) {
+	t.Helper()
+	dir = t.TempDir()
+	calls = filepath.Join(dir, "calls")
+	for name, says := range map[string]string{"pattern": "", "scan": `echo '{"event":"scan","words":7,"not_zero":0}'`} {
+		text := "#!/bin/sh\necho " + name + " $1 >>" + calls + "\n" + says + "\n"
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755))
+	}
+	return dir, calls
+}
+
+// Filling is looked at afterwards, and a MIG slice is as large as it is, whatever its GPU
+// has free.
+func TestFillLooksAtTheSliceAlone(t *testing.T) {
+	d, uuid := host(t, gpu.MIGMode())
+	gi, err := d.CreateGPUInstance(t.Context(), uuid, 19, gpudrv.Placement{Start: 2, Size: 1})
+	require.NoError(t, err)
+	_, err = d.CreateComputeInstance(t.Context(), uuid, gi.ID)
+	require.NoError(t, err)
+	dir, calls := tools(t)
+	s, err := scrub.New(scrub.Config{Driver: d, Policy: scrub.Fill, Programs: dir})
+	require.NoError(t, err)
+	said, err := s.Scrub(t.Context(), slice(uuid, gpu.MIGMode(), 2))
+	require.NoError(t, err)
+	require.Contains(t, said, "overwritten 15360 MiB: 7 words, none left")
+	text, err := os.ReadFile(calls)
+	require.NoError(t, err)
+	require.Equal(t, "pattern 15360\nscan 15360\n", string(text))
+}
+
+// On a shared GPU no program takes the room of the neighbours.
+func TestASharedGPUIsNotScanned(t *testing.T) {
+	mode, err := gpu.ParseMode("mps:4x25")
+	require.NoError(t, err)
+	d, uuid := host(t, mode)
+	dir, calls := tools(t)
+	s, err := scrub.New(scrub.Config{Driver: d, Policy: scrub.Fill, Programs: dir})
+	require.NoError(t, err)
+	_, err = s.Scrub(t.Context(), slice(uuid, mode, 1))
+	require.NoError(t, err)
+	require.NoFileExists(t, calls)
+}
