@@ -218,7 +218,7 @@ func (k *Keeper) spec(s *slice, e journal.Entry) (runtime.Spec, error) {
 	keys := slices.Clone(s.keys)
 	k.mu.Unlock()
 	spec := runtime.Spec{
-		Name: e.Assignment.String(), Run: e.Run, Instance: e.Instance.String(), Org: e.Org.String(), Hostname: e.Name,
+		Name: e.Assignment.String(), Run: e.Run, Instance: e.Instance.String(), Org: e.Org.String(), Hostname: hostname(e.Name),
 		Image: e.Image, Command: e.Command, Env: e.Env, VCPU: e.VCPU, RAM: e.RAM, Shm: e.Shm, Keys: keys,
 		Extra: runtime.Extra{Progress: func(text string) { k.progress(s, text) }},
 	}
