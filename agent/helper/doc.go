@@ -22,6 +22,8 @@
 //	run.list      list containers
 //	run.stats     counters of a container
 //	run.pids      processes of a container
+//	net.traffic   bytes that passed each container's network
+//	guard.sync    what the guard of shared GPUs looks after, and what it did
 //	door.open     who may enter by SSH
 //
 // There is no shell, no program and no path among the arguments; each is checked for

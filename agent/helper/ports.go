@@ -14,6 +14,20 @@ import (
 	"github.com/tranche-cloud/tranche/nodeagent/runtime"
 )
 
+// Offers is what the helper has beside a host's ports.
+type Offers struct {
+	Guard, Traffic, Reset bool
+	// ComputeMode is the one that GPUs in mps mode are kept in; "" is left alone.
+	ComputeMode string
+}
+
+// Offers asks the helper what it has beside a host's ports.
+func (c *Client) Offers(ctx context.Context) (Offers, error) {
+	var f facts
+	err := c.call(ctx, hostFacts, nothing{}, &f, nil)
+	return Offers{Guard: f.Guard, Traffic: f.Traffic, Reset: f.Reset, ComputeMode: f.ComputeMode}, err
+}
+
 // Host asks the helper what the host is and gives it with the helper's ports. dir is the
 // link's own data folder.
 func (c *Client) Host(ctx context.Context, dir string, log *slog.Logger) (nodeagent.Host, error) {

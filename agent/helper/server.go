@@ -16,6 +16,8 @@ import (
 
 	"github.com/tranche-cloud/tranche/nodeagent"
 	"github.com/tranche-cloud/tranche/nodeagent/callwire"
+	"github.com/tranche-cloud/tranche/nodeagent/guard"
+	"github.com/tranche-cloud/tranche/nodeagent/meter"
 )
 
 // maxPeers is how many connections are served at a time; a link has one.
@@ -27,6 +29,12 @@ type Config struct {
 	Host nodeagent.Host
 	// Reset resets an idle GPU; nil refuses.
 	Reset func(ctx context.Context, uuid string) error
+	// ComputeMode is the one that GPUs in mps mode are kept in; "" is left alone.
+	ComputeMode string
+	// Guard makes the guard of shared GPUs; nil where no container has processes.
+	Guard func(targets func() []guard.Target, sink guard.Sink) *guard.Guard
+	// Traffic are the network's counters by container; nil counts nothing.
+	Traffic func(ctx context.Context) (map[string]meter.Traffic, error)
 	// Users are the ids of those who may connect, beside root.
 	Users []uint32
 	Log   *slog.Logger
@@ -36,6 +44,7 @@ type Config struct {
 type Server struct {
 	cfg    Config
 	queues queues
+	watch  watchman
 }
 
 // New makes a server.
@@ -43,7 +52,10 @@ func New(cfg Config) *Server {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Server{cfg: cfg, queues: queues{tokens: map[string]chan struct{}{}}}
+	s := &Server{cfg: cfg, queues: queues{tokens: map[string]chan struct{}{}}}
+	// Above every number of an earlier helper, whose news the link may have taken.
+	s.watch.last = uint64(time.Now().UnixNano()) //nolint:gosec // after 1970
+	return s
 }
 
 // Listen makes the helper's socket, which a group may connect to; a negative group
@@ -75,6 +87,10 @@ func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
 	defer stop()
+	if s.cfg.Guard != nil {
+		own := s.cfg.Guard(s.watch.current, &s.watch)
+		peers.Go(func() { _ = own.Run(ctx) }) // until the context ends
+	}
 	room := make(chan struct{}, maxPeers)
 	for {
 		conn, err := l.AcceptUnix()

@@ -11,6 +11,7 @@ import (
 	"github.com/tranche-cloud/tranche/nodeagent/callwire"
 	"github.com/tranche-cloud/tranche/nodeagent/gpudrv"
 	"github.com/tranche-cloud/tranche/nodeagent/gpudrv/remote"
+	"github.com/tranche-cloud/tranche/nodeagent/meter"
 	"github.com/tranche-cloud/tranche/nodeagent/runtime"
 )
 
@@ -33,6 +34,8 @@ const (
 	runList      = "run.list"
 	runStats     = "run.stats"
 	runPIDs      = "run.pids"
+	netTraffic   = "net.traffic"
+	guardSync    = "guard.sync"
 	doorOpen     = "door.open"
 )
 
@@ -112,7 +115,14 @@ var verbs = map[string]verb{
 		}
 		return s.cfg.Host.PIDs(a.Name)
 	}),
-	doorOpen: taking((*Server).door),
+	netTraffic: taking(func(s *Server, r request, _ nothing) (any, error) {
+		if s.cfg.Traffic == nil {
+			return map[string]meter.Traffic{}, nil
+		}
+		return s.cfg.Traffic(r.call)
+	}),
+	guardSync: taking(func(s *Server, _ request, a guardArgs) (any, error) { return s.watch.sync(a), nil }),
+	doorOpen:  taking((*Server).door),
 }
 
 // Check reads the arguments of a verb as the helper does, and does nothing.
@@ -143,7 +153,9 @@ type facts struct {
 	BootID      string              `json:"boot_id"`
 	Floors      []string            `json:"floors"`
 	// Which ports the host has beside the others.
-	Door, Scrub, SelfTest, PIDs, Reset bool
+	Door, Scrub, SelfTest, PIDs, Reset, Guard, Traffic bool
+	// ComputeMode is the one that GPUs in mps mode are kept in; "" is left alone.
+	ComputeMode string
 }
 
 func (s *Server) facts() facts {
@@ -151,6 +163,7 @@ func (s *Server) facts() facts {
 	f := facts{
 		RuntimeName: h.RuntimeName, Modes: h.Modes, VCPU: h.VCPU, RAM: h.RAM, Reach: h.Reach, BootID: h.BootID,
 		Door: h.Door != nil, Scrub: h.Scrub != nil, SelfTest: h.SelfTest != nil, PIDs: h.PIDs != nil, Reset: s.cfg.Reset != nil,
+		Guard: s.cfg.Guard != nil, Traffic: s.cfg.Traffic != nil, ComputeMode: s.cfg.ComputeMode,
 	}
 	if h.Floors != nil {
 		f.Floors = h.Floors()

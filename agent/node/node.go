@@ -16,6 +16,8 @@ import (
 	"github.com/tranche-cloud/tranche/internal/clock"
 	"github.com/tranche-cloud/tranche/nodeagent"
 	"github.com/tranche-cloud/tranche/nodeagent/gpudrv"
+	"github.com/tranche-cloud/tranche/nodeagent/guard"
+	"github.com/tranche-cloud/tranche/nodeagent/meter"
 	"github.com/tranche-cloud/tranche/nodeagent/mpsd"
 	"github.com/tranche-cloud/tranche/nodeagent/spool"
 )
@@ -37,6 +39,9 @@ type Node struct {
 	metricsListen string
 	healthPolicy  string // file that replaces parts of the Xid policy; "" is none
 	noResets      bool
+	// The parts of another process, nil for those of this one.
+	counters func(context.Context) (map[string]meter.Traffic, error)
+	watchman func(ctx context.Context, targets func() []guard.Target, sink guard.Sink) error
 
 	loops []func(context.Context) error
 	close []func() error

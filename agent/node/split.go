@@ -5,15 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"github.com/tranche-cloud/tranche/agent/helper"
 	"github.com/tranche-cloud/tranche/agent/injection"
 	"github.com/tranche-cloud/tranche/agent/sshgw"
-	"github.com/tranche-cloud/tranche/nodeagent"
 	"github.com/tranche-cloud/tranche/nodeagent/gpudrv"
-	"github.com/tranche-cloud/tranche/nodeagent/mpsd"
 	"github.com/tranche-cloud/tranche/nodeagent/runtime"
 	"github.com/tranche-cloud/tranche/nodeagent/simhost"
 )
@@ -58,11 +58,17 @@ func SimulatedOver(ctx context.Context, cfg simhost.Config, gpus gpudrv.Driver, 
 	return n, n.furnish(ctx, o, surroundings{gpus: gpus, kind: injection.Simulated, bootID: host.BootID, clock: cfg.Clock, log: cfg.Log})
 }
 
-// MPS are the node's MPS daemons; nil where no GPU is ever in mps mode.
-func (n *Node) MPS() mpsd.Control { return n.mps }
-
-// GPUs is the node's driver.
-func (n *Node) GPUs() gpudrv.Driver { return n.gpus }
+// Helper is what a helper needs to serve this host.
+func (n *Node) Helper() helper.Config {
+	c := helper.Config{Host: n.Host, ComputeMode: n.computeMode, Traffic: n.traffic, Log: n.Log}
+	if !n.noResets {
+		c.Reset = n.gpus.Reset
+	}
+	if n.guards() {
+		c.Guard = n.Guard
+	}
+	return c
+}
 
 // Background runs what a helper does beside its verbs, until ctx ends.
 func (n *Node) Background(ctx context.Context) {
@@ -72,28 +78,51 @@ func (n *Node) Background(ctx context.Context) {
 	<-ctx.Done()
 }
 
-// Linked is the link's part of a host: the ports that a helper gives, a spool in the
-// link's own folder, the SSH gateway's audit if audit names its folder, and metrics if
-// metricsListen names an address.
-func Linked(h nodeagent.Host, gpus gpudrv.Driver, audit, metricsListen string) (_ *Node, err error) {
-	n := &Node{Host: h, gpus: gpus, metricsListen: metricsListen}
+// Link says what a link has of its own.
+type Link struct {
+	Dir           string // data folder
+	Audit         string // folder of the SSH gateway's audit; "" collects none
+	MetricsListen string // host:port for Prometheus; "" is nowhere
+	HealthPolicy  string // file that replaces parts of the Xid policy; "" is none
+	Log           *slog.Logger
+}
+
+// Linked is the link's part of a host, over what a helper gives.
+func Linked(ctx context.Context, c *helper.Client, l Link) (_ *Node, err error) {
+	offers, err := c.Offers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{
+		gpus: c.Driver(), metricsListen: l.MetricsListen, healthPolicy: l.HealthPolicy, noResets: !offers.Reset,
+		computeMode: offers.ComputeMode,
+	}
 	defer n.undo(&err)
-	if n.Spool, err = (Options{Dir: h.Dir}).openSpool(surroundings{bootID: h.BootID, clock: h.Clock}); err != nil {
+	if n.Host, err = c.Host(ctx, l.Dir, l.Log); err != nil {
+		return nil, err
+	}
+	if n.Spool, err = (Options{Dir: l.Dir}).openSpool(surroundings{bootID: n.BootID, clock: n.Host.Clock}); err != nil {
 		return nil, err
 	}
 	n.close = append(n.close, n.Spool.Close)
-	if h.RuntimeName != Fake {
+	if n.RuntimeName != Fake {
 		n.sliceOf = sliceOf
 	}
-	if audit == "" {
+	if offers.Traffic {
+		n.counters = c.Traffic
+	}
+	if offers.Guard {
+		n.watchman = c.Guard
+	}
+	if l.Audit == "" {
 		return n, nil
 	}
-	records, err := sshgw.OpenSpool(audit)
+	records, err := sshgw.OpenSpool(l.Audit)
 	if err != nil {
 		return nil, err
 	}
 	n.loops = append(n.loops, func(ctx context.Context) error {
-		collect(ctx, records, n.Spool, h.Clock, h.Log)
+		collect(ctx, records, n.Spool, n.Host.Clock, l.Log)
 		return nil
 	})
 	return n, nil

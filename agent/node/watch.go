@@ -22,12 +22,9 @@ func (n *Node) Loops(ctx context.Context, k *nodeagent.Keeper, linked func() boo
 		Host: n.Host, Keeper: k, Driver: n.gpus, Spool: n.Spool, Linked: linked, Policy: n.healthPolicy, NoResets: n.noResets,
 		MetricsListen: cmp.Or(n.metricsListen, watch.NoMetrics), MPSProof: n.proveMPS(), SliceOf: n.sliceOf, Traffic: n.traffic,
 	}
-	if n.sliceOf != nil && n.mps != nil {
+	if n.guards() {
 		cfg.Guard = func(sink guard.Sink) *guard.Guard {
-			return guard.New(guard.Config{
-				Driver: n.gpus, Daemons: n.mps, Targets: func() []guard.Target { return targets(k, n.computeMode) },
-				SliceOf: n.sliceOf, Sink: sink, Clock: n.Host.Clock, Log: n.Log,
-			})
+			return n.Guard(func() []guard.Target { return targets(k, n.computeMode) }, sink)
 		}
 	}
 	w, err := watch.New(cfg)
@@ -38,6 +35,11 @@ func (n *Node) Loops(ctx context.Context, k *nodeagent.Keeper, linked func() boo
 		return nil, err
 	}
 	loops := append(n.loops, w.Run)
+	if n.watchman != nil {
+		loops = append(loops, func(ctx context.Context) error {
+			return n.watchman(ctx, func() []guard.Target { return targets(k, n.computeMode) }, w.Health)
+		})
+	}
 	if n.floors != nil {
 		loops = append(loops, func(ctx context.Context) error { hourly(ctx, n.Host.Clock, n.floors); return nil })
 	}
@@ -90,8 +92,21 @@ func targets(k *nodeagent.Keeper, computeMode string) []guard.Target {
 	return out
 }
 
+// guards says whether this process has all that a guard needs.
+func (n *Node) guards() bool { return n.sliceOf != nil && n.mps != nil }
+
+// Guard makes the guard of shared GPUs.
+func (n *Node) Guard(targets func() []guard.Target, sink guard.Sink) *guard.Guard {
+	return guard.New(guard.Config{
+		Driver: n.gpus, Daemons: n.mps, Targets: targets, SliceOf: n.sliceOf, Sink: sink, Clock: n.Host.Clock, Log: n.Log,
+	})
+}
+
 // traffic are the network's counters, none without a network.
 func (n *Node) traffic(ctx context.Context) (map[string]meter.Traffic, error) {
+	if n.counters != nil {
+		return n.counters(ctx)
+	}
 	if n.network == nil {
 		return nil, nil
 	}

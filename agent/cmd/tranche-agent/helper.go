@@ -84,9 +84,9 @@ func (f *runFlags) help(ctx context.Context, s splitFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	server := helper.New(helper.Config{
-		Host: n.Host, Reset: n.GPUs().Reset, Users: []uint32{uint32(link.uid)}, Log: log, //nolint:gosec // a user's number
-	})
+	cfg := n.Helper()
+	cfg.Users = []uint32{uint32(link.uid)} //nolint:gosec // a user's number
+	server := helper.New(cfg)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { n.Background(ctx); return nil })
 	group.Go(func() error { return server.Serve(ctx, l) })

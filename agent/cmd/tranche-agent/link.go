@@ -20,6 +20,7 @@ type linkFlags struct {
 	helper  string
 	audit   string
 	metrics string
+	policy  string
 }
 
 func linkCommand() *cobra.Command {
@@ -38,6 +39,7 @@ func linkCommand() *cobra.Command {
 	flags.StringVar(&f.run.driver.dataDir, "data-dir", "", "folder of the link's state")
 	flags.StringVar(&f.audit, "ssh-audit", "", "folder of the SSH gateway's audit records; empty collects none")
 	flags.StringVar(&f.metrics, "metrics-listen", "", "host:port for Prometheus, for example 127.0.0.1:8084; empty is none")
+	flags.StringVar(&f.policy, "health-policy", "", "file that replaces parts of the Xid policy")
 	flags.StringVar(&f.run.name, "name", "", "name of this host (default: the machine's)")
 	flags.StringVar(&f.run.gateway, "gateway", "https://127.0.0.1:8443", "address of the gateway")
 	flags.StringVar(&f.run.tokenFile, "join-token-file", "", "file with the join token; read while the host is not enrolled")
@@ -59,11 +61,9 @@ func (f *linkFlags) link(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	h, err := c.Host(ctx, f.run.driver.dataDir, log)
-	if err != nil {
-		return err
-	}
-	n, err := node.Linked(h, c.Driver(), f.audit, f.metrics)
+	n, err := node.Linked(ctx, c, node.Link{
+		Dir: f.run.driver.dataDir, Audit: f.audit, MetricsListen: f.metrics, HealthPolicy: f.policy, Log: log,
+	})
 	if err != nil {
 		return err
 	}
