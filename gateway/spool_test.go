@@ -74,6 +74,17 @@ func TestSpoolIsAcknowledged(t *testing.T) {
 	require.Equal(t, 1, r.count(t, `select count(*) from slice_samples where readings = '{"cpu_us": 7}'`))
 }
 
+// A record that nobody can make sense of is passed over: it would end every stream.
+func TestARecordThatMakesNoSenseIsPassedOver(t *testing.T) {
+	_, _, _, s := byHand(t)
+	odd := &agentv1.SessionRequest{Frame: &agentv1.SessionRequest_Event{Event: &agentv1.Event{Id: 1 << 40, Kind: "gpu.xid", Detail: "\x01"}}}
+	none := &agentv1.SessionRequest{Frame: &agentv1.SessionRequest_Samples{Samples: &agentv1.Samples{Id: 1<<40 + 1}}}
+	for i, m := range []*agentv1.SessionRequest{odd, none} {
+		require.NoError(t, s.send(m))
+		require.Equal(t, uint64(1<<40+i), until(t, s, taken))
+	}
+}
+
 // Secrets are asked for and answered on the stream; they are in no desired set.
 func TestSecretsAreAnsweredOnTheStream(t *testing.T) {
 	_, _, asg, s := byHand(t)

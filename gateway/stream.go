@@ -231,14 +231,14 @@ func (s *stream) take(ctx context.Context, f frame) error {
 	case *agentv1.SessionRequest_Event:
 		e, err := agentlink.EventIn(m.Event)
 		if err != nil {
-			return err
+			return s.skip(ctx, m.Event.GetId(), err)
 		}
 		s.g.prove(s, proof{at: f.at}) // a long spool must not look like silence
 		return s.taken(s.g.app.TakeEvent(ctx, s.session, f.at, e))
 	case *agentv1.SessionRequest_Samples:
 		x, err := agentlink.SamplesIn(m.Samples)
 		if err != nil {
-			return err
+			return s.skip(ctx, m.Samples.GetId(), err)
 		}
 		s.g.prove(s, proof{at: f.at})
 		return s.taken(s.g.app.TakeSamples(ctx, s.session, f.at, x))
@@ -246,6 +246,16 @@ func (s *stream) take(ctx context.Context, f frame) error {
 		return s.secrets(ctx, m.SecretsRequest)
 	}
 	return fmt.Errorf("frame %d is of no known kind", s.sequence)
+}
+
+// skip passes over a spooled record that makes no sense here: the host keeps it until it
+// is taken, and would bring it again on every stream.
+func (s *stream) skip(ctx context.Context, spool uint64, why error) error {
+	if spool == 0 {
+		return why
+	}
+	s.g.log.Warn("spooled record passed over", "host_id", s.session.Host.String(), "record", spool, "error", why)
+	return s.taken(s.g.app.SkipSpooled(ctx, s.session, spool))
 }
 
 // taken acknowledges what a host may drop from its spool.

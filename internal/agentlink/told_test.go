@@ -1,8 +1,10 @@
 package agentlink_test
 
 import (
+	"math"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
@@ -49,4 +51,14 @@ func TestLongTextsAreCut(t *testing.T) {
 	require.Len(t, m.GetDetail(), 2048)
 	_, err := agentlink.EventIn(m)
 	require.NoError(t, err)
+}
+
+// However long nobody measured, the readings since are taken in.
+func TestAnIntervalFitsItsColumn(t *testing.T) {
+	for _, interval := range []time.Duration{time.Microsecond, time.Second, 100 * 24 * time.Hour} {
+		got, err := agentlink.SamplesIn(agentlink.SamplesOut(agentlink.Samples{ID: 1, Interval: interval}))
+		require.NoError(t, err)
+		require.Positive(t, got.Interval)
+		require.LessOrEqual(t, got.Interval.Milliseconds(), int64(math.MaxInt32))
+	}
 }

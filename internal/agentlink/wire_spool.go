@@ -3,6 +3,7 @@ package agentlink
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -42,9 +43,11 @@ func EventIn(m *agentv1.Event) (Event, error) {
 	return e, nil
 }
 
-// SamplesOut maps to the wire.
+// SamplesOut maps to the wire. An interval travels in whole milliseconds, from one to
+// the 24 days that a column holds.
 func SamplesOut(s Samples) *agentv1.Samples {
-	m := &agentv1.Samples{Id: s.ID, AgeUs: ageOut(s.Age), IntervalMs: uint32(s.Interval.Milliseconds())}
+	interval := min(max(s.Interval.Milliseconds(), 1), math.MaxInt32)
+	m := &agentv1.Samples{Id: s.ID, AgeUs: ageOut(s.Age), IntervalMs: uint32(interval)} //nolint:gosec // bounded just above
 	for _, x := range s.Slices {
 		w := &agentv1.SliceSample{AssignmentId: x.Assignment.String(), Source: x.Source, Gap: x.Gap}
 		for _, name := range slices.Sorted(maps.Keys(x.Readings)) {
@@ -58,7 +61,7 @@ func SamplesOut(s Samples) *agentv1.Samples {
 // SamplesIn maps from the wire; readings must not be negative.
 func SamplesIn(m *agentv1.Samples) (Samples, error) {
 	s := Samples{ID: m.GetId(), Age: ageIn(m.GetAgeUs()), Interval: time.Duration(m.GetIntervalMs()) * time.Millisecond}
-	if s.ID == 0 || s.Age < 0 || s.Interval <= 0 || len(m.GetSlices()) > maxSlices {
+	if s.ID == 0 || s.Age < 0 || s.Interval <= 0 || m.GetIntervalMs() > math.MaxInt32 || len(m.GetSlices()) > maxSlices {
 		return Samples{}, fmt.Errorf("samples %d: no id, age or interval, or %d slices", s.ID, len(m.GetSlices()))
 	}
 	for _, w := range m.GetSlices() {

@@ -45,6 +45,12 @@ func (a *App) TakeEvent(ctx context.Context, s store.Session, received time.Time
 	})
 }
 
+// SkipSpooled counts a record as taken that nobody can make sense of. It returns the id up
+// to which everything is taken, and fails with state.conflict for a superseded session.
+func (a *App) SkipSpooled(ctx context.Context, s store.Session, spool uint64) (uint64, error) {
+	return a.takeSpooled(ctx, s, spool, 0, func(*store.SystemTx, time.Time) error { return nil })
+}
+
 // takeSpooled runs take, with the business instant of what is that old, unless the id
 // was taken before.
 func (a *App) takeSpooled(ctx context.Context, s store.Session, spool uint64, age time.Duration,
