@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/tranche-cloud/tranche/agent/helper"
+	"github.com/tranche-cloud/tranche/agent/boundary"
 	"github.com/tranche-cloud/tranche/agent/injection"
 	"github.com/tranche-cloud/tranche/agent/sshgw"
 	"github.com/tranche-cloud/tranche/nodeagent/gpudrv"
@@ -59,8 +59,8 @@ func SimulatedOver(ctx context.Context, cfg simhost.Config, gpus gpudrv.Driver, 
 }
 
 // Helper is what a helper needs to serve this host.
-func (n *Node) Helper() helper.Config {
-	c := helper.Config{Host: n.Host, ComputeMode: n.computeMode, Traffic: n.traffic, Log: n.Log}
+func (n *Node) Helper() boundary.Config {
+	c := boundary.Config{Host: n.Host, ComputeMode: n.computeMode, Traffic: n.traffic, Log: n.Log}
 	if !n.noResets {
 		c.Reset = n.gpus.Reset
 	}
@@ -88,7 +88,7 @@ type Link struct {
 }
 
 // Linked is the link's part of a host, over what a helper gives.
-func Linked(ctx context.Context, c *helper.Client, l Link) (_ *Node, err error) {
+func Linked(ctx context.Context, c *boundary.Client, l Link) (_ *Node, err error) {
 	offers, err := c.Offers(ctx)
 	if err != nil {
 		return nil, err

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/tranche-cloud/tranche/agent/helper"
+	"github.com/tranche-cloud/tranche/agent/boundary"
 	"github.com/tranche-cloud/tranche/agent/node"
 	"github.com/tranche-cloud/tranche/internal/clock"
 	"github.com/tranche-cloud/tranche/nodeagent"
@@ -80,13 +80,13 @@ func (f *runFlags) help(ctx context.Context, s splitFlags) (err error) {
 	if err := os.MkdirAll(filepath.Dir(s.socket), 0o755); err != nil { //nolint:gosec // the link passes through
 		return fmt.Errorf("make the socket's folder: %w", err)
 	}
-	l, err := helper.Listen(s.socket, link.gid)
+	l, err := boundary.Listen(s.socket, link.gid)
 	if err != nil {
 		return err
 	}
 	cfg := n.Helper()
 	cfg.Users = []uint32{uint32(link.uid)} //nolint:gosec // a user's number
-	server := helper.New(cfg)
+	server := boundary.New(cfg)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { n.Background(ctx); return nil })
 	group.Go(func() error { return server.Serve(ctx, l) })

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tranche-cloud/tranche/agent/helper"
+	"github.com/tranche-cloud/tranche/agent/boundary"
 	"github.com/tranche-cloud/tranche/agent/node"
 	"github.com/tranche-cloud/tranche/internal/clock"
 )
@@ -56,7 +56,7 @@ func (f *linkFlags) link(ctx context.Context) (err error) {
 			return fmt.Errorf("name of this host: %w", err)
 		}
 	}
-	c, err := helper.Dial(ctx, f.helper, clock.Real())
+	c, err := boundary.Dial(ctx, f.helper, clock.Real())
 	if err != nil {
 		return err
 	}

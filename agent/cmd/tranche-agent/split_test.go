@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/tranche-cloud/tranche/agent/helper"
+	"github.com/tranche-cloud/tranche/agent/boundary"
 	"github.com/tranche-cloud/tranche/internal/agentlink"
 	"github.com/tranche-cloud/tranche/internal/clock"
 	"github.com/tranche-cloud/tranche/internal/gpu"
@@ -51,7 +51,7 @@ type machine struct {
 	socket string
 	uuids  []string
 	helper *exec.Cmd
-	client *helper.Client
+	client *boundary.Client
 	keeper *nodeagent.Keeper
 	host   nodeagent.Host
 }
@@ -114,7 +114,7 @@ func (m *machine) startKeeper() {
 	ctx, cancel := context.WithTimeout(m.t.Context(), soon)
 	defer cancel()
 	var err error
-	m.client, err = helper.Dial(ctx, m.socket, clock.Real())
+	m.client, err = boundary.Dial(ctx, m.socket, clock.Real())
 	require.NoError(m.t, err, m.log())
 	m.host, err = m.client.Host(m.t.Context(), filepath.Join(m.dir, "l"), nil)
 	require.NoError(m.t, err)

@@ -1,4 +1,4 @@
-// Package helper owns the boundary between the link, which talks to the control plane
+// Package boundary owns what lies between the link, which talks to the control plane
 // and has no rights, and the helper, which is root and talks to nobody but the link.
 // Server is the helper's side, over the real ports of a host; Client is the link's side
 // and gives those ports again.
@@ -32,4 +32,4 @@
 // says about the peer. What changes something goes on when the link goes away, one
 // change of a GPU or a container at a time, whoever asks. Secrets pass through memory;
 // the log names verbs and containers, never arguments.
-package helper
+package boundary

@@ -1,4 +1,4 @@
-package helper
+package boundary
 
 import (
 	"context"

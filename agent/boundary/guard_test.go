@@ -1,4 +1,4 @@
-package helper_test
+package boundary_test
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/tranche-cloud/tranche/agent/helper"
+	"github.com/tranche-cloud/tranche/agent/boundary"
 	"github.com/tranche-cloud/tranche/internal/clock"
 	"github.com/tranche-cloud/tranche/internal/gpu"
 	"github.com/tranche-cloud/tranche/internal/id"
@@ -37,8 +37,8 @@ func TestTheGuardAndTheLinkHearOfEachOther(t *testing.T) {
 		sink    guard.Sink
 	}
 	sides := make(chan side, 2)
-	var cfg helper.Config
-	r := newRig(t, func(c *helper.Config) {
+	var cfg boundary.Config
+	r := newRig(t, func(c *boundary.Config) {
 		sim := c.Host.Driver
 		c.ComputeMode = "exclusive_process"
 		c.Traffic = func(context.Context) (map[string]meter.Traffic, error) {
@@ -52,7 +52,7 @@ func TestTheGuardAndTheLinkHearOfEachOther(t *testing.T) {
 	})
 	offers, err := r.client.Offers(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, helper.Offers{Guard: true, Traffic: true, Reset: true, ComputeMode: "exclusive_process"}, offers)
+	require.Equal(t, boundary.Offers{Guard: true, Traffic: true, Reset: true, ComputeMode: "exclusive_process"}, offers)
 	bytes, err := r.client.Traffic(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, map[string]meter.Traffic{"a": {In: 1, Out: 2}}, bytes)

@@ -1,4 +1,4 @@
-package helper_test
+package boundary_test
 
 import (
 	"bytes"
@@ -20,7 +20,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/tranche-cloud/tranche/agent/helper"
+	"github.com/tranche-cloud/tranche/agent/boundary"
 	"github.com/tranche-cloud/tranche/internal/clock"
 	"github.com/tranche-cloud/tranche/internal/gpu"
 	"github.com/tranche-cloud/tranche/internal/id"
@@ -62,11 +62,11 @@ type rig struct {
 	host   simhost.Host
 	path   string
 	log    *bytes.Buffer
-	client *helper.Client
+	client *boundary.Client
 	stop   func()
 }
 
-func newRig(t *testing.T, change func(*helper.Config)) *rig {
+func newRig(t *testing.T, change func(*boundary.Config)) *rig {
 	t.Helper()
 	host, err := simhost.Open(t.Context(), simhost.Config{Dir: t.TempDir(), Host: fleet, MachineBoot: "boot", Clock: clock.Real()})
 	require.NoError(t, err)
@@ -76,7 +76,7 @@ func newRig(t *testing.T, change func(*helper.Config)) *rig {
 	require.NoError(t, os.Chmod(dir, 0o755))
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	r := &rig{host: host, path: filepath.Join(dir, "s"), log: &bytes.Buffer{}}
-	cfg := helper.Config{
+	cfg := boundary.Config{
 		Host: host.Host, Reset: host.Sim.Reset, Users: []uint32{uint32(os.Getuid())},
 		Log: slog.New(slog.NewTextHandler(&guarded{w: r.log}, nil)),
 	}
@@ -84,19 +84,19 @@ func newRig(t *testing.T, change func(*helper.Config)) *rig {
 		change(&cfg)
 	}
 	r.up(t, cfg)
-	r.client, err = helper.Dial(t.Context(), r.path, clock.Real())
+	r.client, err = boundary.Dial(t.Context(), r.path, clock.Real())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = r.client.Close(); r.stop() })
 	return r
 }
 
-func (r *rig) up(t *testing.T, cfg helper.Config) {
+func (r *rig) up(t *testing.T, cfg boundary.Config) {
 	t.Helper()
-	l, err := helper.Listen(r.path, os.Getgid())
+	l, err := boundary.Listen(r.path, os.Getgid())
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- helper.New(cfg).Serve(ctx, l) }()
+	go func() { done <- boundary.New(cfg).Serve(ctx, l) }()
 	r.stop = sync.OnceFunc(func() {
 		cancel()
 		require.NoError(t, <-done)
@@ -133,7 +133,7 @@ func TestTheDriverConformsThroughTheHelper(t *testing.T) {
 func TestPortsReachTheHost(t *testing.T) {
 	t.Parallel()
 	var opened []nodeagent.Access
-	r := newRig(t, func(c *helper.Config) {
+	r := newRig(t, func(c *boundary.Config) {
 		c.Host.Door = doorFunc(func(list []nodeagent.Access) { opened = list })
 		c.Host.PIDs = func(string) ([]int, error) { return []int{7, 8}, nil }
 		c.Host.Floors = func() []string { return []string{"runc"} }
@@ -194,7 +194,7 @@ func (d doorFunc) Open(_ context.Context, _ []string, list []nodeagent.Access) e
 // Arguments that are not legal reach no port, and what is secret reaches no log.
 func TestArgumentsAreChecked(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, func(c *helper.Config) {
+	r := newRig(t, func(c *boundary.Config) {
 		c.Host.Door = doorFunc(func([]nodeagent.Access) { t.Error("the door was told") })
 	})
 	ctx, h := t.Context(), r.ports(t)
@@ -235,7 +235,7 @@ func TestArgumentsAreChecked(t *testing.T) {
 
 func TestAForeignUserIsRefused(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, func(c *helper.Config) { c.Users = []uint32{65533} })
+	r := newRig(t, func(c *boundary.Config) { c.Users = []uint32{65533} })
 	require.NoError(t, os.Chmod(r.path, 0o666), "the mode of the file alone would let anybody in")
 	self, err := os.Executable()
 	require.NoError(t, err)
@@ -281,7 +281,7 @@ func (s *slow) Start(ctx context.Context, spec runtime.Spec) (runtime.Container,
 func TestAStartOutlivesTheLink(t *testing.T) {
 	t.Parallel()
 	var s *slow
-	r := newRig(t, func(c *helper.Config) {
+	r := newRig(t, func(c *boundary.Config) {
 		s = &slow{Driver: c.Host.Runtime, gate: make(chan struct{}), begun: make(chan struct{}, 2)}
 		c.Host.Runtime = s
 	})
@@ -292,7 +292,7 @@ func TestAStartOutlivesTheLink(t *testing.T) {
 	require.Equal(t, "pulling 40 %", <-heard)
 	require.NoError(t, r.client.Close())
 
-	again, err := helper.Dial(t.Context(), r.path, clock.Real())
+	again, err := boundary.Dial(t.Context(), r.path, clock.Real())
 	require.NoError(t, err)
 	defer func() { _ = again.Close() }()
 	h, err := again.Host(t.Context(), t.TempDir(), nil)
@@ -312,8 +312,8 @@ func TestAStartOutlivesTheLink(t *testing.T) {
 func TestACallOutlivesTheHelper(t *testing.T) {
 	t.Parallel()
 	var s *slow
-	var cfg helper.Config
-	r := newRig(t, func(c *helper.Config) {
+	var cfg boundary.Config
+	r := newRig(t, func(c *boundary.Config) {
 		cfg = *c
 		s = &slow{Driver: c.Host.Runtime, gate: make(chan struct{}), begun: make(chan struct{}, 2)}
 		c.Host.Runtime = s
@@ -338,14 +338,14 @@ func TestAHelperThatIsAway(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err := helper.Dial(ctx, filepath.Join(t.TempDir(), "none"), clock.Real())
-	require.ErrorIs(t, err, helper.ErrAway)
+	_, err := boundary.Dial(ctx, filepath.Join(t.TempDir(), "none"), clock.Real())
+	require.ErrorIs(t, err, boundary.ErrAway)
 }
 
 // FuzzVerbs: for each verb, arguments are refused with a typed error or are legal, and
 // then say the same again.
 func FuzzVerbs(f *testing.F) {
-	all := helper.Verbs()
+	all := boundary.Verbs()
 	slices.Sort(all)
 	name := id.New[id.Assignment]().String()
 	for i := range all {
@@ -360,14 +360,14 @@ func FuzzVerbs(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, n uint8, body []byte) {
 		verb := all[int(n)%len(all)]
-		a, err := helper.Check(verb, body)
+		a, err := boundary.Check(verb, body)
 		if err != nil {
 			require.Equal(t, gpudrv.Invalid, gpudrv.KindOf(err), verb)
 			return
 		}
 		text, err := json.Marshal(a)
 		require.NoError(t, err, verb)
-		again, err := helper.Check(verb, text)
+		again, err := boundary.Check(verb, text)
 		require.NoError(t, err, verb)
 		same, err := json.Marshal(again)
 		require.NoError(t, err, verb)
