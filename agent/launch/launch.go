@@ -246,7 +246,7 @@ func (l *Launcher) Stop(ctx context.Context, name string) error {
 	if l.cfg.Network != nil {
 		errs = append(errs, l.cfg.Network.Detach(ctx, name))
 	}
-	errs = append(errs, l.cfg.Guests.Close(name), l.removeDevices(name))
+	errs = append(errs, l.cfg.Guests.Close(name), l.removeDevices(name), l.removeLogs(name))
 	if err := errors.Join(errs...); err != nil {
 		return runtime.Refuse(runtime.Broken, "stop", name, "something of it is left").Because(err)
 	}
@@ -305,9 +305,9 @@ func (l *Launcher) Exec(ctx context.Context, name string, e runtime.Exec) (int, 
 	return l.cfg.Runtime.Exec(ctx, name, e)
 }
 
-// LogPath is the file that holds a container's output. It outlives the container
-// until Sweep or another run of the name.
-func (l *Launcher) LogPath(name string) string { return filepath.Join(l.cfg.Logs, name+".log") }
+// LogPath is the file that holds a container's output. It stays, with its predecessor,
+// while the container exists, whether that runs or not; Stop removes both.
+func (l *Launcher) LogPath(name string) string { return filepath.Join(l.cfg.Logs, name+logSuffix) }
 
 // Sweep takes up what runs and removes what belongs to no container. Call it once at
 // start, before anything else.
@@ -336,7 +336,7 @@ func (l *Launcher) Sweep(ctx context.Context) error {
 	_, err = l.cfg.Guests.Sweep(keep)
 	errs = append(errs, err)
 	_, err = l.cfg.Devices.Sweep(devices)
-	return errors.Join(append(errs, err, l.cfg.IDs.Keep(keep))...)
+	return errors.Join(append(errs, err, l.sweepLogs(keep), l.cfg.IDs.Keep(keep))...)
 }
 
 func (l *Launcher) find(ctx context.Context, name string) (runtime.Container, bool, error) {

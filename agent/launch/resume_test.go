@@ -39,11 +39,9 @@ func (f *found) Start(_ context.Context, s runtime.Spec) (runtime.Container, err
 	return runtime.Container{}, errNoMore
 }
 
-// An agent that is killed between making a container and telling its guest what to run
-// as, and with which secrets, leaves a guest that waits. The next start makes the
-// container anew instead of taking the waiting one for a running instance.
-func TestAStartThatWasCutShortBeginsAnew(t *testing.T) {
-	dir := t.TempDir()
+// newLauncher starts containers at r, with all that it keeps below dir.
+func newLauncher(t *testing.T, dir string, r runtime.Driver) *launch.Launcher {
+	t.Helper()
 	hub, err := guest.NewHub(guest.Config{Dir: filepath.Join(dir, "g"), Uptime: func() time.Duration { return time.Hour }, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	t.Cleanup(hub.Shutdown)
@@ -51,15 +49,23 @@ func TestAStartThatWasCutShortBeginsAnew(t *testing.T) {
 	require.NoError(t, err)
 	ids, err := launch.OpenIDs(filepath.Join(dir, "ids.json"), 0)
 	require.NoError(t, err)
-	r := &found{c: runtime.Container{Name: "asg_1", Run: 1, State: runtime.Running, Cgroup: "/tranche/asg_1"}}
 	l, err := launch.New(launch.Config{
 		Runtime: r, Devices: devices, Kind: injection.Simulated, Guests: hub, IDs: ids,
 		Logs: filepath.Join(dir, "logs"), Uptime: func() time.Duration { return time.Hour },
 	})
 	require.NoError(t, err)
+	return l
+}
+
+// An agent that is killed between making a container and telling its guest what to run
+// as, and with which secrets, leaves a guest that waits. The next start makes the
+// container anew instead of taking the waiting one for a running instance.
+func TestAStartThatWasCutShortBeginsAnew(t *testing.T) {
+	r := &found{c: runtime.Container{Name: "asg_1", Run: 1, State: runtime.Running, Cgroup: "/tranche/asg_1"}}
+	l := newLauncher(t, t.TempDir(), r)
 	require.NoError(t, l.Sweep(t.Context()))
 
-	_, err = l.Start(t.Context(), runtime.Spec{Name: "asg_1", Run: 1})
+	_, err := l.Start(t.Context(), runtime.Spec{Name: "asg_1", Run: 1})
 	require.ErrorIs(t, err, errNoMore)
 	require.Equal(t, []string{"stop asg_1", "start asg_1", "stop asg_1"}, r.calls)
 }
