@@ -24,6 +24,7 @@ func TestRegion(t *testing.T) {
 	t.Run("one key one instance", func(t *testing.T) { oneKeyOneInstance(t, r) })
 	t.Run("last slot", func(t *testing.T) { lastSlot(t, r) })
 	t.Run("cordon", func(t *testing.T) { cordonRacesCreates(t, r) })
+	t.Run("mode when empty", func(t *testing.T) { modeWhenEmpty(t, r) })
 	t.Run("invoice", func(t *testing.T) { invoiceOfTheMonth(t, r) })
 	r.clean(t, within(t, 30*time.Second))
 }
