@@ -224,27 +224,6 @@ func TestKeysAreReadAndJudged(t *testing.T) {
 	}
 }
 
-func TestTheAuthoritysKeyIsMadeOnceAndKeptPrivate(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "ssh.key")
-	require.NoError(t, sshcert.InitAuthority(path))
-	first, err := sshcert.ReadAuthority(path)
-	require.NoError(t, err)
-	require.NoError(t, sshcert.InitAuthority(path))
-	second, err := sshcert.ReadAuthority(path)
-	require.NoError(t, err)
-	require.Equal(t, first.Public(), second.Public())
-
-	require.NoError(t, os.Chmod(path, 0o644))
-	_, err = sshcert.ReadAuthority(path)
-	require.ErrorIs(t, err, sshcert.ErrAuthority)
-	require.NoError(t, os.WriteFile(path+"2", []byte("nonsense"), 0o600))
-	_, err = sshcert.ReadAuthority(path + "2")
-	require.ErrorIs(t, err, sshcert.ErrAuthority)
-	_, err = sshcert.ReadAuthority(path + "3")
-	require.ErrorIs(t, err, sshcert.ErrAuthority)
-}
-
 func TestOpenSSHReadsTheCertificate(t *testing.T) {
 	t.Parallel()
 	a, _ := authority(t)

@@ -9,14 +9,9 @@ package sshcert
 
 import (
 	"crypto/ed25519"
-	"crypto/rand"
 	"crypto/rsa"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"golang.org/x/crypto/ssh"
@@ -29,8 +24,7 @@ const MinRSABits = 3072
 // the text says what to do instead.
 var ErrKey = errors.New("unusable SSH key")
 
-// ErrAuthority is what ReadAuthority fails with, wrapped, for a file that holds no key
-// of an authority, or that others can read.
+// ErrAuthority is what NewAuthority fails with, wrapped, for a key that cannot sign.
 var ErrAuthority = errors.New("unusable key of the SSH authority")
 
 // Key is a user's public key.
@@ -103,54 +97,3 @@ func NewAuthority(key ed25519.PrivateKey) (*Authority, error) {
 
 // Public returns the line by which gateways know the authority.
 func (a *Authority) Public() string { return Key{PublicKey: a.signer.PublicKey()}.Line() }
-
-// InitAuthority makes a key of an authority at path (mode 0600) if there is none.
-func InitAuthority(path string) error {
-	_, key, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		return fmt.Errorf("make the SSH authority's key: %w", err)
-	}
-	block, err := ssh.MarshalPrivateKey(key, "tranche ssh authority")
-	if err != nil {
-		return fmt.Errorf("make the SSH authority's key: %w", err)
-	}
-	// Linked into place whole: two processes that start together agree on one key, and
-	// a crash leaves none rather than a half.
-	draft, err := os.CreateTemp(filepath.Dir(path), ".ssh-authority-*")
-	if err != nil {
-		return fmt.Errorf("make the SSH authority's key: %w", err)
-	}
-	defer func() { _ = os.Remove(draft.Name()) }()
-	_, err = draft.Write(pem.EncodeToMemory(block))
-	if err = errors.Join(err, draft.Sync(), draft.Close()); err == nil {
-		err = os.Link(draft.Name(), path)
-	}
-	if err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("make the SSH authority's key: %w", err)
-	}
-	return nil
-}
-
-// ReadAuthority reads what InitAuthority made. It fails with ErrAuthority.
-func ReadAuthority(path string) (*Authority, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrAuthority, err)
-	}
-	if info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("%w: %s can be read by others: chmod 600 it, and replace it if somebody did", ErrAuthority, path)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrAuthority, err)
-	}
-	key, err := ssh.ParseRawPrivateKey(text)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrAuthority, path, err)
-	}
-	private, ok := key.(*ed25519.PrivateKey)
-	if !ok {
-		return nil, fmt.Errorf("%w: %s holds another kind than ed25519", ErrAuthority, path)
-	}
-	return NewAuthority(*private)
-}

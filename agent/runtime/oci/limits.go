@@ -12,9 +12,9 @@ import (
 
 // The least that a container gets: below it not even a shell starts.
 const (
-	minRAM  units.MiB = 16
-	minVCPU           = 1
-	minPIDs           = 8
+	minRAM  = 16 * units.MiB(1)
+	minVCPU = 1
+	minPIDs = 8
 )
 
 // maxPIDs is what a 64-bit kernel can count.
