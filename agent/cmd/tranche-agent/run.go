@@ -18,6 +18,7 @@ import (
 	"github.com/tranche-cloud/tranche/internal/agentlink"
 	"github.com/tranche-cloud/tranche/internal/clock"
 	"github.com/tranche-cloud/tranche/nodeagent"
+	"github.com/tranche-cloud/tranche/nodeagent/gpudrv"
 	"github.com/tranche-cloud/tranche/nodeagent/gpudrv/nvml"
 	"github.com/tranche-cloud/tranche/nodeagent/gpudrv/sim"
 	"github.com/tranche-cloud/tranche/nodeagent/scrub"
@@ -36,6 +37,7 @@ type runFlags struct {
 	gateway   string
 	tokenFile string
 	bootID    string
+	gpuWorker bool
 }
 
 func runCommand() *cobra.Command {
@@ -57,6 +59,8 @@ func runCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.name, "name", "", "nvml: name of this host (default: the machine's)")
 	cmd.Flags().StringVar(&f.gateway, "gateway", "https://127.0.0.1:8443", "address of the gateway")
 	cmd.Flags().StringVar(&f.tokenFile, "join-token-file", "", "file with the join token; read while the host is not enrolled")
+	cmd.Flags().BoolVar(&f.gpuWorker, "gpu-worker", false,
+		"nvml: use the driver in a process of its own, which is given up when a GPU hangs")
 	cmd.Flags().StringVar(&f.bootID, "boot-id", "", "sim: name of this boot (default: the kernel's)")
 	return cmd
 }
@@ -100,6 +104,9 @@ func (f *runFlags) machine(ctx context.Context, log *slog.Logger) (*node.Node, e
 	r, err := f.real(log)
 	if err != nil {
 		return nil, err
+	}
+	if f.gpuWorker {
+		r.Open = func(ctx context.Context) (gpudrv.Driver, error) { return f.superviseGPUs(ctx, 0, log) }
 	}
 	return node.NVIDIA(ctx, r, o)
 }
