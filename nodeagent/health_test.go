@@ -17,6 +17,7 @@ import (
 	"github.com/tranche-cloud/tranche/nodeagent"
 	"github.com/tranche-cloud/tranche/nodeagent/carve"
 	"github.com/tranche-cloud/tranche/nodeagent/gpudrv"
+	"github.com/tranche-cloud/tranche/nodeagent/runtime"
 )
 
 // stock returns the inventory's row of a GPU.
@@ -263,6 +264,34 @@ func TestSecretsAreAskedForAndForgotten(t *testing.T) {
 	s, _ = n.slice(b)
 	require.Equal(t, instance.RunFailed, s.RunState)
 	require.Equal(t, "SECRETS_REFUSED", s.Reason.Code)
+}
+
+// slow is a runtime whose starts take until they are given up.
+type slow struct {
+	runtime.Driver
+	begun chan struct{}
+}
+
+func (r *slow) Start(ctx context.Context, s runtime.Spec) (runtime.Container, error) {
+	close(r.begun)
+	<-ctx.Done()
+	return runtime.Container{}, runtime.Refuse(runtime.ImageUnavailable, "start", s.Name, "given up")
+}
+
+// An instance that is deleted while its image is pulled does not hold its slot until the
+// pull is over.
+func TestATombstoneEndsAStartUnderWay(t *testing.T) {
+	n := newNode(t)
+	r := &slow{begun: make(chan struct{})}
+	n.adjust = func(h *nodeagent.Host) { r.Driver, h.Runtime = h.Runtime, r }
+	n.up(t, nil)
+	a := id.New[id.Assignment]()
+	n.Obey(agentlink.Desired{Version: 1, Timeline: 1, Orders: orders(n.wholeOrder(a, 1))})
+	<-r.begun
+	n.obey(nil, agentlink.Tombstone{Assignment: a, Fence: 2})
+	require.Equal(t, []agentlink.Tombstone{{Assignment: a, Fence: 2}}, n.Observe(false).Gone)
+	left, _ := n.exists(t)
+	require.Zero(t, left)
 }
 
 // scrubber proves or refuses.

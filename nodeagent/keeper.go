@@ -34,10 +34,11 @@ type slice struct {
 	// fence and timeline are of the newest order that was obeyed; the entry gets
 	// them with its next step.
 	fence, timeline int64
-	keys            []string // who may enter by SSH; desired, never journalled
-	progress        string   // what a start does that takes long
-	busy            bool     // a goroutine works on it
-	orphan          bool     // neither ordered nor under a tombstone
+	keys            []string           // who may enter by SSH; desired, never journalled
+	progress        string             // what a start does that takes long
+	abort           context.CancelFunc // ends a start that nobody wants any more; nil if none is under way
+	busy            bool               // a goroutine works on it
+	orphan          bool               // neither ordered nor under a tombstone
 	tries           int
 	trouble         instance.Problem // what stands in the way of a removal now
 }
@@ -325,6 +326,9 @@ func (k *Keeper) bury(t agentlink.Tombstone, timeline int64) {
 		return
 	}
 	s.want, s.fence, s.timeline, s.tries, s.orphan = wantGo, t.Fence, timeline, 0, false
+	if s.abort != nil {
+		s.abort() // an image may take long to come
+	}
 }
 
 // kick starts work on a slice that needs some. The caller holds k.mu.

@@ -199,11 +199,16 @@ func (k *Keeper) start(s *slice) error {
 	if err := k.refusedByHealth(s); err != nil {
 		return k.fail(s, err)
 	}
-	spec, err := k.spec(s, e)
-	if err != nil {
-		return k.failOrRetry(s, err)
+	ctx, done := k.abortable(s)
+	defer done()
+	spec, err := k.spec(ctx, s, e)
+	var c runtime.Container
+	if err == nil {
+		c, err = k.host.Runtime.Start(ctx, spec)
 	}
-	c, err := k.host.Runtime.Start(k.ctx, spec)
+	if err != nil && ctx.Err() != nil && k.ctx.Err() == nil {
+		return nil // a tombstone came meanwhile: what was begun is removed
+	}
 	if err != nil {
 		return k.failOrRetry(s, err)
 	}
@@ -212,8 +217,25 @@ func (k *Keeper) start(s *slice) error {
 	})
 }
 
+// abortable is a context that a tombstone of the slice ends.
+func (k *Keeper) abortable(s *slice) (ctx context.Context, done func()) {
+	ctx, cancel := context.WithCancel(k.ctx)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s.abort = cancel
+	if s.want == wantGo {
+		cancel()
+	}
+	return ctx, func() {
+		k.mu.Lock()
+		s.abort = nil
+		k.mu.Unlock()
+		cancel()
+	}
+}
+
 // spec is the container of an entry, with what the host must not keep asked for now.
-func (k *Keeper) spec(s *slice, e journal.Entry) (runtime.Spec, error) {
+func (k *Keeper) spec(ctx context.Context, s *slice, e journal.Entry) (runtime.Spec, error) {
 	k.mu.Lock()
 	keys := slices.Clone(s.keys)
 	k.mu.Unlock()
@@ -233,7 +255,7 @@ func (k *Keeper) spec(s *slice, e journal.Entry) (runtime.Spec, error) {
 	if !e.HasSecrets || k.host.Secrets == nil {
 		return spec, nil
 	}
-	ctx, cancel := context.WithTimeout(k.ctx, secretsWithin)
+	ctx, cancel := context.WithTimeout(ctx, secretsWithin)
 	defer cancel()
 	got, err := k.host.Secrets(ctx, agentlink.SecretsRequest{Assignment: e.Assignment, Fence: e.Fence})
 	if err != nil {
