@@ -4,7 +4,8 @@
 //
 // A driver call can hang for ever in the kernel, with a process that cannot be killed.
 // The worker is therefore replaceable: a GPU that does not answer in time is taken for
-// hung, its worker is abandoned (never waited for), and the next one is started without
+// hung, its worker is abandoned (never waited for; what it does for other GPUs it may
+// finish), and the next one is started without
 // that GPU. Every call about a hung GPU is then answered Hung at once, without touching
 // the driver, until Readmit. No lock outlives a worker, and a hung GPU costs at most one
 // stuck process. A worker that ends is replaced when the next call needs one.

@@ -265,12 +265,12 @@ func TestAKilledWorkerIsReplaced(t *testing.T) {
 	require.NoError(t, err, "a read is asked again")
 
 	d.Inject(sim.Fault{GPU: uuid, Op: sim.OpCreateGPUInstance, Hang: true})
+	before := d.Calls()
 	done := make(chan error, 1)
 	go func() {
 		_, err := s.CreateGPUInstance(t.Context(), uuid, 19, gpudrv.Placement{Size: 1})
 		done <- err
 	}()
-	before := d.Calls()
 	require.Eventually(t, func() bool { return d.Calls() > before }, 5*time.Second, time.Millisecond)
 	c.last().free()
 	err = <-done
@@ -278,6 +278,28 @@ func TestAKilledWorkerIsReplaced(t *testing.T) {
 	require.ErrorIs(t, err, remote.ErrLost)
 	_, err = s.CreateGPUInstance(t.Context(), uuid, 19, gpudrv.Placement{Size: 1})
 	require.NoError(t, err, "it is safe to repeat")
+}
+
+// What a worker does for other GPUs is not cut short when one of its GPUs hangs.
+func TestAHungGPUCutsNoOtherShort(t *testing.T) {
+	t.Parallel()
+	d, err := sim.Open(sim.Config{Host: three(), Latency: sim.Latency{Create: time.Second, CreateMax: time.Second}})
+	require.NoError(t, err)
+	h := three().Devices()
+	c := &crew{t: t, driver: d}
+	s, err := remote.Supervise(t.Context(), remote.Config{Start: c.start, ReadWithin: 100 * time.Millisecond, Clock: clock.Real()})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.CreateGPUInstance(t.Context(), h[1].UUID, 19, gpudrv.Placement{Size: 1})
+		done <- err
+	}()
+	d.Inject(sim.Fault{GPU: h[0].UUID, Op: sim.OpRead, Hang: true})
+	_, err = s.Health(t.Context(), h[0].UUID)
+	require.Equal(t, gpudrv.Hung, gpudrv.KindOf(err))
+	require.NoError(t, <-done)
+	require.Eventually(t, func() bool { return len(s.Status().Stuck) == 0 }, 5*time.Second, time.Millisecond)
 }
 
 func TestADriverThatDoesNotOpen(t *testing.T) {

@@ -65,6 +65,10 @@ var _ gpudrv.Driver = (*Supervisor)(nil)
 type worker struct {
 	proc   Process
 	client *callwire.Client
+	// calls are under way; retire is what ends the worker once there are none, nil while
+	// it serves. The Supervisor's lock guards both.
+	calls  int
+	retire func()
 }
 
 func (w *worker) ended() bool {
@@ -142,9 +146,18 @@ func (s *Supervisor) Readmit(uuid string) error {
 	delete(s.hung, uuid)
 	if w := s.now; w != nil {
 		s.now = nil // it was told to leave the GPU alone
-		w.client.Close()
+		w.retire = w.client.Close
+		s.settle(w, 0)
 	}
 	return nil
+}
+
+// settle counts the calls of a worker, and ends one that is to retire when the last of
+// them has: what it does for other GPUs is not cut short. The caller holds s.mu.
+func (s *Supervisor) settle(w *worker, by int) {
+	if w.calls += by; w.calls == 0 && w.retire != nil {
+		w.retire()
+	}
 }
 
 // refused is the answer to calls that would hang. A reset asked for by name readmits
@@ -219,7 +232,11 @@ func (s *Supervisor) call(ctx context.Context, op string, a Args, out any, withi
 		err  error
 	}
 	done := make(chan result, 1)
+	s.mu.Lock()
+	s.settle(w, 1)
+	s.mu.Unlock()
 	go func() {
+		defer func() { s.mu.Lock(); defer s.mu.Unlock(); s.settle(w, -1) }()
 		measure, cancel := context.WithTimeout(s.ctx, within)
 		defer cancel()
 		body, err := w.client.Call(measure, op, a, nil)
@@ -281,19 +298,25 @@ func (s *Supervisor) abandon(w *worker, uuid, why string) {
 		return // its worker was abandoned by the first call that found out
 	}
 	s.cfg.Log.Error("gpu worker abandoned", "gpu", uuid, "pid", w.proc.PID(), "reason", why)
-	w.client.Close()
-	go func() {
-		// Best effort: a process that is stuck in the kernel outlives its kill.
-		_ = w.proc.Kill()
-		_ = w.proc.Wait()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.stuck[uuid]--; s.stuck[uuid] == 0 {
-			delete(s.stuck, uuid)
-		}
-	}()
+	s.mu.Lock()
+	w.retire = sync.OnceFunc(func() { go s.bury(w, uuid) })
+	s.settle(w, 0)
+	s.mu.Unlock()
 	if s.cfg.Hung != nil {
 		s.cfg.Hung(uuid, all)
+	}
+}
+
+// bury ends an abandoned worker. Best effort: a process that is stuck in the kernel
+// outlives its kill, and is counted for as long.
+func (s *Supervisor) bury(w *worker, uuid string) {
+	w.client.Close()
+	_ = w.proc.Kill()
+	_ = w.proc.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stuck[uuid]--; s.stuck[uuid] == 0 {
+		delete(s.stuck, uuid)
 	}
 }
 
