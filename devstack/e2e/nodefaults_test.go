@@ -239,7 +239,11 @@ func (r *faultRig) sellable(t *testing.T, ctx context.Context) {
 	t.Helper()
 	require.NoError(t, r.WaitHosts(ctx, r.fleet, wire.HostStateReady))
 	ill := ""
-	defer func() { t.Log("not well:", ill) }()
+	defer func() {
+		if ill != "" {
+			t.Log("not well:", ill)
+		}
+	}()
 	require.Eventually(t, func() bool {
 		ill = ""
 		for _, g := range r.gpus(t, ctx) {
