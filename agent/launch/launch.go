@@ -22,7 +22,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/tranche-cloud/tranche/agent/guest"
@@ -60,12 +59,7 @@ type Config struct {
 }
 
 // Launcher is a runtime.Driver with the parts around it.
-type Launcher struct {
-	cfg Config
-
-	mu   sync.Mutex
-	busy map[string]chan struct{} // by name, closed when its start or stop has ended
-}
+type Launcher struct{ cfg Config }
 
 var _ runtime.Driver = (*Launcher)(nil)
 
@@ -87,44 +81,12 @@ func New(cfg Config) (*Launcher, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Launcher{cfg: cfg, busy: map[string]chan struct{}{}}, nil
-}
-
-// turn waits for the turn on a name, and returns how to leave. A start that its caller
-// has given up may still be under way when the stop comes.
-func (l *Launcher) turn(ctx context.Context, name string) (leave func(), err error) {
-	mine := make(chan struct{})
-	for {
-		l.mu.Lock()
-		other, taken := l.busy[name]
-		if !taken {
-			l.busy[name] = mine
-		}
-		l.mu.Unlock()
-		if !taken {
-			return func() {
-				l.mu.Lock()
-				delete(l.busy, name)
-				l.mu.Unlock()
-				close(mine)
-			}, nil
-		}
-		select {
-		case <-other:
-		case <-ctx.Done():
-			return nil, runtime.Refuse(runtime.Broken, "wait", name, "another start or stop of it is under way").Because(ctx.Err())
-		}
-	}
+	return &Launcher{cfg: cfg}, nil
 }
 
 // Start implements runtime.Driver. The container counts as running when the guest has
 // started the tenant's program; an error leaves nothing running.
 func (l *Launcher) Start(ctx context.Context, s runtime.Spec) (runtime.Container, error) {
-	leave, err := l.turn(ctx, s.Name)
-	if err != nil {
-		return runtime.Container{}, err
-	}
-	defer leave()
 	c, err := l.start(ctx, s)
 	if err == nil {
 		return c, nil
@@ -133,7 +95,7 @@ func (l *Launcher) Start(ctx context.Context, s runtime.Spec) (runtime.Container
 	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoWithin)
 	defer cancel()
 	if ctx.Err() == nil {
-		if err := l.stop(undo, s.Name); err != nil {
+		if err := l.Stop(undo, s.Name); err != nil {
 			l.cfg.Log.Warn("start not undone", "assignment_id", s.Name, "error", err)
 		}
 	}
@@ -210,7 +172,7 @@ func (l *Launcher) resume(ctx context.Context, s runtime.Spec) (runtime.Containe
 			return c, true, nil
 		}
 	}
-	return runtime.Container{}, false, l.stop(ctx, s.Name)
+	return runtime.Container{}, false, l.Stop(ctx, s.Name)
 }
 
 // attach gives a made container its network and lets its guest in.
@@ -277,15 +239,6 @@ func (l *Launcher) serve(ctx context.Context, c runtime.Container) error {
 
 // Stop implements runtime.Driver.
 func (l *Launcher) Stop(ctx context.Context, name string) error {
-	leave, err := l.turn(ctx, name)
-	if err != nil {
-		return err
-	}
-	defer leave()
-	return l.stop(ctx, name)
-}
-
-func (l *Launcher) stop(ctx context.Context, name string) error {
 	if err := l.cfg.Runtime.Stop(ctx, name); err != nil {
 		return err
 	}
