@@ -36,11 +36,17 @@ func (d *Driver) remove(ctx context.Context, name string) error {
 	if ignoreGone(err) != nil {
 		return err
 	}
+	whole := false
 	if err == nil {
-		if err := d.end(ctx, c); err != nil {
+		if whole, err = d.end(ctx, c); err != nil {
 			return err
 		}
 		if err := c.Delete(ctx); ignoreGone(err) != nil {
+			return err
+		}
+	}
+	if !whole {
+		if err := d.endLost(ctx, name); err != nil {
 			return err
 		}
 	}
@@ -51,27 +57,27 @@ func (d *Driver) remove(ctx context.Context, name string) error {
 	return d.groups.Remove(cgroup.Path(name))
 }
 
-// end ends the container's task and removes it.
-func (d *Driver) end(ctx context.Context, c client.Container) error {
+// end ends the container's task and removes it. It reports whether there was one.
+func (d *Driver) end(ctx context.Context, c client.Container) (bool, error) {
 	task, err := c.Task(ctx, nil)
 	if err != nil {
-		return ignoreGone(err)
+		return false, ignoreGone(err)
 	}
 	exit, err := task.Wait(ctx)
 	if err != nil {
-		return ignoreGone(err)
+		return false, ignoreGone(err)
 	}
 	state, err := task.Status(ctx)
 	if err != nil {
-		return ignoreGone(err)
+		return false, ignoreGone(err)
 	}
 	if state.Status != client.Stopped {
 		if err := d.kill(ctx, task, exit, state.Status); err != nil {
-			return err
+			return true, err
 		}
 	}
 	_, err = task.Delete(ctx, client.WithProcessKill)
-	return ignoreGone(err)
+	return err == nil, ignoreGone(err)
 }
 
 // kill asks first, unless no process of the tenant runs yet.
