@@ -39,13 +39,38 @@ func OpenIDs(path string, first uint32) (*IDs, error) {
 		return i, nil
 	}
 	if err == nil {
-		err = json.Unmarshal(text, &i.taken)
+		err = i.parse(text)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the ids given out in %s: %w", path, err)
+		return nil, fmt.Errorf("read the ids given out in %s: %w: restore the file, or end every instance of this host and remove it", path, err)
 	}
 	return i, nil
 }
+
+// parse refuses what Take never gives out: a range below the first would reach the
+// host's own ids, and one held twice would join two tenants.
+func (i *IDs) parse(text []byte) error {
+	if err := json.Unmarshal(text, &i.taken); err != nil {
+		return err
+	}
+	if i.taken == nil {
+		return errors.New("it holds no list of ranges")
+	}
+	holder := map[int]string{}
+	for name, n := range i.taken {
+		if n < 0 || n >= i.most() {
+			return fmt.Errorf("range %d of %s is not within 0 to %d", n, name, i.most()-1)
+		}
+		if other, twice := holder[n]; twice {
+			return fmt.Errorf("%s and %s hold the same range %d", min(name, other), max(name, other), n)
+		}
+		holder[n] = name
+	}
+	return nil
+}
+
+// most is how many ranges there are.
+func (i *IDs) most() int { return (endIDs - int(i.first)) / idsEach }
 
 // Take returns the first id of the name's range, the same one as long as it holds it.
 func (i *IDs) Take(name string) (uint32, error) {
@@ -60,8 +85,8 @@ func (i *IDs) Take(name string) (uint32, error) {
 		slices.Sort(used)
 		for n = 0; n < len(used) && used[n] == n; n++ {
 		}
-		if most := (endIDs - int(i.first)) / idsEach; n >= most {
-			return 0, fmt.Errorf("all %d ranges of ids are given out", most)
+		if n >= i.most() {
+			return 0, fmt.Errorf("all %d ranges of ids are given out", i.most())
 		}
 		i.taken[name] = n
 		if err := i.store(); err != nil {

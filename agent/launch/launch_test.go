@@ -1,6 +1,7 @@
 package launch_test
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -46,4 +47,17 @@ func TestRangesOfIdsNeverOverlap(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A damaged file must not map an instance to the host's own ids, nor two to the same.
+func TestDamagedRangesAreRefused(t *testing.T) {
+	for name, text := range map[string]string{
+		"not JSON": "{", "empty": "", "null": "null", "no number": `{"asg_1":"0"}`, "the host's root": `{"asg_1":-16}`,
+		"beyond the last": `{"asg_1":32752}`, "held twice": `{"asg_1":3,"asg_2":3}`,
+	} {
+		path := filepath.Join(t.TempDir(), "ids.json")
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		_, err := launch.OpenIDs(path, 0)
+		require.ErrorContains(t, err, "restore the file", name)
+	}
 }
