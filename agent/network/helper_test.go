@@ -44,6 +44,10 @@ func TestMain(m *testing.M) {
 func isolated(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(isolatedVariable) == t.Name() {
+		// A new namespace takes over what the machine's own forwards.
+		for _, path := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding"} {
+			require.NoError(t, os.WriteFile("/proc/sys/net/"+path, []byte("0"), 0))
+		}
 		return true
 	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=120s")

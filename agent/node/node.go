@@ -56,6 +56,15 @@ func (n *Node) Close() error {
 	return errors.Join(errs...)
 }
 
+// Uninstall takes the host's network rules and settings back. It refuses while an
+// instance is attached.
+func (n *Node) Uninstall(ctx context.Context) error {
+	if n.network == nil {
+		return nil
+	}
+	return n.network.Uninstall(ctx)
+}
+
 // undo closes what was opened when a later step failed.
 func (n *Node) undo(err *error) {
 	if *err != nil {

@@ -55,7 +55,10 @@ func (f *runFlags) purge(ctx context.Context) (err error) {
 		fmt.Fprintln(os.Stderr, "ending", c.Name)
 		errs = append(errs, n.Host.Runtime.Stop(ctx, c.Name))
 	}
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return n.Uninstall(ctx)
 }
 
 // open assembles the one host that the flags name, without an SSH gateway.

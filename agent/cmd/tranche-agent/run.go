@@ -218,6 +218,9 @@ func (f *runFlags) keep(ctx context.Context, name string, n *node.Node, log *slo
 		return err
 	}
 	loops, err := n.Loops(ctx, keeper, agent.Linked)
+	if ctx.Err() != nil {
+		return nil // told to end before it began
+	}
 	if err != nil {
 		return err
 	}
