@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -78,10 +77,10 @@ type Keeper struct {
 }
 
 // NewKeeper opens the journal in the host's data folder. It fails if the journal
-// is damaged: then nobody knows what was in flight, and an operator must look.
+// is damaged or lost: then nobody knows what was in flight, and an operator must look.
 // Its work ends with Close and not with ctx.
 func NewKeeper(ctx context.Context, h Host) (*Keeper, error) {
-	file, entries, err := journal.Open(filepath.Join(h.Dir, "journal.log"))
+	file, entries, err := openJournal(ctx, h)
 	if err != nil {
 		return nil, err
 	}

@@ -112,6 +112,20 @@ type File struct {
 	next int64 // rewrite at this size
 }
 
+// Begun says whether there is a journal at path, damaged or not: a file whose first
+// line is whole.
+func Begun(path string) (bool, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("open journal: %w", err)
+	}
+	_, good, err := read(f)
+	return good > 0 || err != nil, f.Close()
+}
+
 // Open reads the journal at path, or makes it, and returns the last entry of each
 // assignment in the order of their first. A torn last line, which a crash leaves,
 // is cut off; damage before it fails: what was in flight would not be known.
