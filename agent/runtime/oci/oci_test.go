@@ -1,6 +1,7 @@
 package oci_test
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -229,4 +230,18 @@ func TestThisHostHasFacts(t *testing.T) {
 	require.Positive(t, host.CPUs)
 	require.Positive(t, host.RAM)
 	require.Positive(t, host.OpenFiles)
+}
+
+// An image with no room for the kernel's file systems is the image's fault.
+func TestAnImageHasRoomForTheKernel(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.Symlink("/etc", filepath.Join(dir, "sys")))
+	for name, rootfs := range map[string]fs.FS{
+		"a file": fstest.MapFS{"proc": {Data: []byte("x")}}, "a link": os.DirFS(dir),
+	} {
+		_, err := oci.FindUser(rootfs, "0")
+		require.Equal(t, runtime.ImageInvalid, runtime.KindOf(err), name)
+	}
+	_, err := oci.FindUser(fstest.MapFS{"proc": {Mode: fs.ModeDir | 0o555}}, "0")
+	require.NoError(t, err)
 }

@@ -22,9 +22,13 @@ type User struct {
 // maxAccounts bounds what is read of a tenant's /etc/passwd and /etc/group.
 const maxAccounts = 1 << 20
 
-// FindUser looks the image's user up in the image's own accounts. The file system
-// must not leave the image, as os.Root's does not. The error is IMAGE_INVALID.
+// FindUser looks the image's user up in the image's own accounts, and makes sure that
+// the kernel's file systems can be mounted in it. The file system must not leave the
+// image, as os.Root's does not. The error is IMAGE_INVALID.
 func FindUser(rootfs fs.FS, name string) (User, error) {
+	if err := mountable(rootfs); err != nil {
+		return User{}, err
+	}
 	passwd, group := accounts(rootfs, "etc/passwd"), accounts(rootfs, "etc/group")
 	u, err := user.GetExecUser(name, &user.ExecUser{Home: "/"}, passwd, group)
 	if err != nil {
@@ -40,6 +44,18 @@ func FindUser(rootfs fs.FS, name string) (User, error) {
 		}
 	}
 	return out, nil
+}
+
+// mountable refuses what the OCI runtime would: an image's fault must not look like one
+// of the host.
+func mountable(rootfs fs.FS) error {
+	for _, name := range []string{"proc", "sys"} {
+		info, err := fs.Lstat(rootfs, name)
+		if err == nil && !info.IsDir() {
+			return runtime.Refuse(runtime.ImageInvalid, "start", "", "/%s in the image is no folder: the kernel's is mounted there", name)
+		}
+	}
+	return nil
 }
 
 // accounts reads a regular file; anything else counts as empty, as a FIFO would
