@@ -65,6 +65,10 @@ func controlMain() int {
 
 // launch starts the daemon in the background and returns when it listens.
 func launch() int {
+	if !slices.Contains(os.Args, "-multiuser-server") {
+		fmt.Println("clients of other users would wait for each other")
+		return 1
+	}
 	if behaves("no-start") {
 		fmt.Println("An instance of this daemon is already running")
 		return 1
@@ -93,6 +97,10 @@ func question() int {
 		end := make(chan os.Signal, 1)
 		signal.Notify(end, syscall.SIGTERM)
 		<-end
+	}
+	if once := filepath.Join(filepath.Dir(os.Args[0]), "busy"); os.Remove(once) == nil {
+		fmt.Println("Cannot send command to MPS control daemon process")
+		return 1
 	}
 	for line := range strings.Lines(strings.TrimSpace(string(text))) {
 		said, err := tell(socket(), strings.TrimSpace(line))

@@ -17,6 +17,10 @@ const (
 	controlName   = "nvidia-cuda-mps-control"
 	serverName    = "nvidia-cuda-mps-server"
 	daemonizeFlag = "-d"
+	// everyUserFlag gives all users one server. Each instance has a range of users of its
+	// own, and a server of one user ends before that of the next starts: shares would
+	// wait for each other. All are in one fault domain either way.
+	everyUserFlag = "-multiuser-server"
 )
 
 // found is one process of a daemon: the daemon itself or its server.

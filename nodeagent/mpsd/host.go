@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -61,6 +62,10 @@ type host struct {
 	root, binary string
 	timeout      time.Duration
 	clock        clock.Clock
+
+	mu   sync.Mutex
+	turn map[string]chan struct{}  // by device: who may talk to its daemon
+	cut  map[process.Identity]bool // clients that were cut off and have not ended yet
 }
 
 // Find returns the absolute path of the control program: the given one, or one of
@@ -86,7 +91,10 @@ func Open(c Config) (Control, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &host{root: c.Root, binary: binary, timeout: c.Timeout, clock: c.Clock}
+	h := &host{
+		root: c.Root, binary: binary, timeout: c.Timeout, clock: c.Clock,
+		turn: map[string]chan struct{}{}, cut: map[process.Identity]bool{},
+	}
 	if h.timeout <= 0 {
 		h.timeout = defaultTimeout
 	}
@@ -191,7 +199,7 @@ func (h *host) start(ctx context.Context, uuid string) error {
 		return gpudrv.Refuse(gpudrv.Broken, op, uuid, "open log").Because(err)
 	}
 	defer func() { _ = out.Close() }()
-	cmd := exec.CommandContext(ctx, h.binary, "-d")
+	cmd := exec.CommandContext(ctx, h.binary, daemonizeFlag, everyUserFlag)
 	cmd.Env = h.environment(uuid)
 	cmd.Dir = "/"
 	cmd.Stdout, cmd.Stderr = out, out

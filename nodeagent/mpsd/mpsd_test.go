@@ -142,6 +142,22 @@ func TestLimitsAreDefaultsAndTheServers(t *testing.T) {
 	require.ErrorContains(t, err, "35840 MiB", "what the daemon shows is not what is being set")
 }
 
+// A daemon turns away who comes while somebody else talks to it.
+func TestADaemonThatIsTalkingIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	s, ctx := open(t), t.Context()
+	d, err := s.Ensure(ctx, device)
+	require.NoError(t, err)
+	connect(t, d)
+	list, err := s.Clients(ctx, device)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(s.config.Binary), "busy"), nil, 0o600))
+	require.NoError(t, s.Terminate(ctx, device, list[0]))
+	left, err := s.Clients(ctx, device)
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
 func TestClientsAreListedAndCutOff(t *testing.T) {
 	t.Parallel()
 	s, ctx := open(t), t.Context()

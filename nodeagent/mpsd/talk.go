@@ -29,12 +29,59 @@ const (
 	maxAnswer  = 1 << 20
 )
 
+// speak waits for the turn to talk to the daemon of a device: a daemon listens to one at
+// a time and turns others away. Call what it returns afterwards.
+func (h *host) speak(ctx context.Context, op, uuid string) (func(), error) {
+	h.mu.Lock()
+	turn := h.turn[uuid]
+	if turn == nil {
+		turn = make(chan struct{}, 1)
+		h.turn[uuid] = turn
+	}
+	h.mu.Unlock()
+	select {
+	case turn <- struct{}{}:
+		return func() { <-turn }, nil
+	case <-ctx.Done():
+		return nil, gpudrv.Refuse(gpudrv.Hung, op, uuid, "others talk to the daemon").Because(ctx.Err())
+	}
+}
+
 // ask gives a command to a daemon, or several with "\n" between them, and returns
 // the answer without spaces around.
 func (h *host) ask(ctx context.Context, op, uuid string, words ...string) (string, error) {
+	done, err := h.speak(ctx, op, uuid)
+	if err != nil {
+		return "", err
+	}
+	defer done()
 	ctx, cancel := context.WithTimeout(ctx, h.timeout)
 	defer cancel()
 	command := strings.ReplaceAll(strings.Join(words, " "), " \n ", "\n")
+	for {
+		said, err := h.tell(ctx, op, uuid, command)
+		if err == nil || !strings.Contains(said, turnedAway) {
+			return said, err
+		}
+		timer := h.clock.NewTimer(againAfter)
+		select {
+		case <-timer.C():
+		case <-ctx.Done():
+			timer.Stop()
+			return said, err
+		}
+	}
+}
+
+const (
+	// turnedAway is what the control program says while somebody else talks to the
+	// daemon: a tenant can, too, for questions.
+	turnedAway = "Cannot send command"
+	againAfter = 20 * time.Millisecond
+)
+
+// tell gives a command to a daemon once.
+func (h *host) tell(ctx context.Context, op, uuid, command string) (string, error) {
 	cmd := exec.CommandContext(ctx, h.binary)
 	cmd.Env = h.environment(uuid)
 	cmd.Dir = "/"
@@ -43,17 +90,15 @@ func (h *host) ask(ctx context.Context, op, uuid string, words ...string) (strin
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.WaitDelay = collectFor
 	err := cmd.Run()
-	if ctx.Err() != nil {
-		return "", gpudrv.Refuse(gpudrv.Hung, op, uuid, "no answer to %q in time", command).Because(ctx.Err())
-	}
 	said := strings.TrimSpace(out.String())
-	if strings.Contains(said, "Cannot find MPS control daemon") {
-		return "", gpudrv.Refuse(gpudrv.NotFound, op, uuid, "no MPS daemon runs for the device")
-	}
-	if err != nil {
-		return "", gpudrv.Refuse(gpudrv.Broken, op, uuid, "%q: daemon says %q", command, shorten(said)).Because(err)
-	}
-	if len(said) > maxAnswer {
+	switch {
+	case ctx.Err() != nil:
+		return said, gpudrv.Refuse(gpudrv.Hung, op, uuid, "no answer to %q in time", command).Because(ctx.Err())
+	case strings.Contains(said, "Cannot find MPS control daemon"):
+		return said, gpudrv.Refuse(gpudrv.NotFound, op, uuid, "no MPS daemon runs for the device")
+	case err != nil:
+		return said, gpudrv.Refuse(gpudrv.Broken, op, uuid, "%q: daemon says %q", command, shorten(said)).Because(err)
+	case len(said) > maxAnswer:
 		return "", gpudrv.Refuse(gpudrv.Broken, op, uuid, "%q: answer of %d bytes", command, len(said))
 	}
 	return said, nil
@@ -351,8 +396,14 @@ func (h *host) Terminate(ctx context.Context, uuid string, c Client) error {
 	if now, err := process.Of(c.Process.PID); errors.Is(err, process.ErrGone) || (err == nil && now != c.Process) {
 		return nil
 	}
+	if !h.first(c.Process) {
+		return nil
+	}
 	said, err := h.ask(ctx, op, uuid, "terminate_client", strconv.Itoa(c.Server), strconv.Itoa(c.Process.PID))
 	if err != nil {
+		h.mu.Lock()
+		delete(h.cut, c.Process)
+		h.mu.Unlock()
 		return err
 	}
 	low := strings.ToLower(said)
@@ -363,4 +414,21 @@ func (h *host) Terminate(ctx context.Context, uuid string, c Client) error {
 		return gpudrv.Refuse(gpudrv.Broken, op, uuid, "cut client %s off: daemon says %q", c.Process, shorten(said))
 	}
 	return nil
+}
+
+// first says whether a client was not cut off yet, and remembers that it is now: who
+// ends a program and who removes its share both ask for it.
+func (h *host) first(client process.Identity) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for id := range h.cut {
+		if !id.Alive() {
+			delete(h.cut, id)
+		}
+	}
+	if h.cut[client] {
+		return false
+	}
+	h.cut[client] = true
+	return true
 }
