@@ -59,7 +59,7 @@ type run struct {
 	gpu      client.GPU
 	made     map[string]madeInstance // by name
 
-	soloRate, bareFirst float64
+	soloRate, soloSMs, bareFirst float64
 }
 
 // step is one part of the run. A step that fails is a finding, and the next is
@@ -76,9 +76,11 @@ var steps = []step{
 	{"installation", (*run).install, 2 * time.Minute, true},
 	{"whole", (*run).whole, 90 * time.Second, false},
 	{"residue", (*run).residue, 90 * time.Second, false},
-	{"metering", (*run).metering, 90 * time.Second, false},
+	{"metering", (*run).metering, 2 * time.Minute, false},
+	{"mps:1x100", (*run).lone, time.Minute, false},
 	{"mps:2x50", (*run).halves, 90 * time.Second, false},
 	{"hostile: hides from the daemon", (*run).bypass, time.Minute, false},
+	{"hostile: again after a restart", (*run).bypassAgain, time.Minute, false},
 	{"kill -9 of a client", (*run).killClient, time.Minute, false},
 	{"mps:4x25", (*run).quarters, 2 * time.Minute, false},
 	{"hostile: two processes", (*run).twice, time.Minute, false},

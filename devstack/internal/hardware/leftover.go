@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // teardown deletes everything, ends the installation and looks for what is left.
@@ -23,8 +24,14 @@ func (r *run) teardown(ctx context.Context) error {
 		return err
 	}
 	dir := r.agentDir()
+	ours := func() []string { return processesOf("nvidia-cuda-mps", "tranche-guest", "spin", "allocate", "runc") }
+	// A daemon that was told to quit needs a moment.
+	within, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	for len(ours()) > 0 && pause(within, "processes are left") == nil {
+	}
 	r.nothing("processes on the GPU", smiProcesses(ctx))
-	r.nothing("processes of ours", processesOf("nvidia-cuda-mps", "tranche-guest", "spin", "allocate", "runc"))
+	r.nothing("processes of ours", ours())
 	r.nothing("mounts below the agent's folder", mountsBelow(dir))
 	r.nothing("device files", matches("/var/run/cdi/*tranche*"))
 	r.nothing("control groups", matches("/sys/fs/cgroup/*tranche*/*", "/sys/fs/cgroup/*/*tranche*/*"))

@@ -8,9 +8,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tranche-cloud/tranche/openapi/wire"
 )
 
 // line is what a program printed.
@@ -71,6 +74,7 @@ func (r *run) lines(tag string) []line {
 func (r *run) await(ctx context.Context, tag, event string, n int) (line, error) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
+	looks := 0
 	for {
 		seen := 0
 		for _, l := range r.lines(tag) {
@@ -86,9 +90,35 @@ func (r *run) await(ctx context.Context, tag, event string, n int) (line, error)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return line{}, fmt.Errorf("wait for %q of %s: %w", event, tag, ctx.Err())
+			return line{}, fmt.Errorf("wait for %q of %s: %w%s", event, tag, ctx.Err(), r.state(ctx, tag))
+		}
+		// Seldom, so that looking does not disturb what is timed.
+		if looks++; looks%50 == 0 {
+			if why := r.state(ctx, tag); why != "" {
+				return line{}, fmt.Errorf("wait for %q of %s: %s", event, tag, why)
+			}
 		}
 	}
+}
+
+// state says why a program will print no more: its instance does not run any more;
+// "" if it may.
+func (r *run) state(ctx context.Context, tag string) string {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	i, err := r.look(ctx, tag)
+	if err != nil {
+		return ""
+	}
+	switch i.Status {
+	case wire.InstanceStatusStopped, wire.InstanceStatusFailed, wire.InstanceStatusInterrupted:
+	default:
+		return ""
+	}
+	if why, err := i.StatusReason.Get(); err == nil {
+		return "; it is " + string(i.Status) + ": " + why.Code + ": " + why.Detail
+	}
+	return "; it is " + string(i.Status)
 }
 
 // rates are the rates that a program printed between two instants, in ms since 1970;
@@ -113,6 +143,19 @@ func mean(v []float64) float64 {
 		sum += x
 	}
 	return sum / float64(len(v))
+}
+
+// median is of an odd number of values, or the upper of two in the middle.
+func median(v []float64) float64 {
+	if len(v) == 0 {
+		return 0
+	}
+	return slices.Sorted(slices.Values(v))[len(v)/2]
+}
+
+// spread is all values in words, from the least to the most.
+func spread(v []float64) string {
+	return fmt.Sprintf("%.0f", slices.Sorted(slices.Values(v)))
 }
 
 func least(v []float64) float64 {

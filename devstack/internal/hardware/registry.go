@@ -148,6 +148,9 @@ func layer(programs string) ([]byte, error) {
 			files[strings.TrimPrefix(lib, "/")] = lib
 		}
 	}
+	for _, lib := range beside(files) {
+		files[strings.TrimPrefix(lib, "/")] = lib
+	}
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
 	folders := map[string]bool{}
@@ -192,6 +195,28 @@ func sorted(m map[string]string) []string {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// beside lists the parts of the C library that no program of ours is linked to but
+// the driver's library is; every image of a distribution has them.
+func beside(files map[string]string) []string {
+	var out []string
+	for _, lib := range files {
+		if filepath.Base(lib) != "libc.so.6" {
+			continue
+		}
+		for _, name := range []string{"libdl.so.2", "libpthread.so.0", "librt.so.1"} {
+			if part := filepath.Join(filepath.Dir(lib), name); exists(part) {
+				out = append(out, part)
+			}
+		}
+	}
+	return out
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // libraries lists what a program is linked to; a static one is linked to nothing.

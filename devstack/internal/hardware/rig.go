@@ -35,6 +35,7 @@ var offers = []struct {
 	price   string
 }{
 	{"h200-whole", wire.GpuModeWhole, "", 143771, 0, "3.99"},
+	{"h200-client", wire.GpuModeMps, "1x100", 143771, 100, "3.95"},
 	{"h200-half", wire.GpuModeMps, "2x50", 71885, 50, "2.05"},
 	{"h200-quarter", wire.GpuModeMps, "4x25", 35942, 25, "1.05"},
 	{"h200-turn", wire.GpuModeTimeslice, "2", 71885, 0, "1.95"},
@@ -172,16 +173,26 @@ func (r *run) look(ctx context.Context, name string) (client.Instance, error) {
 	return r.stack.Client(m.buyer.Key).GetInstance(ctx, m.buyer.Project, m.Id)
 }
 
-// gone waits until an instance does not run any more and returns it.
+// gone waits until an instance does not run any more and returns it. While the end of
+// a run is not told in full it is interrupted.
 func (r *run) gone(ctx context.Context, name string) (client.Instance, error) {
+	const settle = 5 * time.Second
+	var since time.Time
 	for {
 		i, err := r.look(ctx, name)
 		if err != nil {
 			return i, err
 		}
 		switch i.Status {
-		case wire.InstanceStatusStopped, wire.InstanceStatusFailed, wire.InstanceStatusInterrupted:
+		case wire.InstanceStatusStopped, wire.InstanceStatusFailed:
 			return i, nil
+		case wire.InstanceStatusInterrupted:
+			if since.IsZero() {
+				since = time.Now()
+			}
+			if time.Since(since) > settle {
+				return i, nil
+			}
 		}
 		if err := pause(ctx, name+" still runs"); err != nil {
 			return i, err
