@@ -149,7 +149,7 @@ func escapes(err error) bool { return strings.Contains(err.Error(), "escapes") }
 
 func (x *extractor) make(name string, h *tar.Header, content io.Reader) error {
 	switch h.Typeflag {
-	case tar.TypeDir, tar.TypeReg, tar.TypeRegA, tar.TypeSymlink, tar.TypeLink: //nolint:staticcheck // old archives have it
+	case tar.TypeDir, tar.TypeReg, tar.TypeSymlink, tar.TypeLink:
 	default:
 		return nil // devices, FIFOs and extensions are not for tenants
 	}

@@ -117,11 +117,11 @@ func LoadPolicy(path string) (*Policy, error) {
 		return nil, fmt.Errorf("read Xid policy %s: %w", path, err)
 	}
 	if len(text) > maxPolicyLength {
-		return nil, fmt.Errorf("Xid policy %s: longer than %d bytes", path, maxPolicyLength)
+		return nil, fmt.Errorf("read Xid policy %s: longer than %d bytes", path, maxPolicyLength)
 	}
 	p, err := ParsePolicy(text)
 	if err != nil {
-		return nil, fmt.Errorf("Xid policy %s: %w", path, err)
+		return nil, fmt.Errorf("read Xid policy %s: %w", path, err)
 	}
 	return p, nil
 }
