@@ -308,6 +308,27 @@ func TestAStartOutlivesTheLink(t *testing.T) {
 	require.Len(t, list, 1)
 }
 
+// A stop does not wait for an image that nobody wants any more.
+func TestAStopEndsTheStartOfItsName(t *testing.T) {
+	t.Parallel()
+	var s *slow
+	r := newRig(t, func(c *boundary.Config) {
+		s = &slow{Driver: c.Host.Runtime, gate: make(chan struct{}), begun: make(chan struct{}, 2)}
+		c.Host.Runtime = s
+	})
+	h := r.ports(t)
+	name := id.New[id.Assignment]().String()
+	started := make(chan error, 1)
+	spec := runtime.Spec{Name: name, Run: 1, Image: "img", Extra: runtime.Extra{Progress: func(string) {}}}
+	go func() { _, err := h.Runtime.Start(t.Context(), spec); started <- err }()
+	<-s.begun
+	require.NoError(t, h.Runtime.Stop(t.Context(), name))
+	require.Error(t, <-started)
+	list, err := h.Runtime.List(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, list)
+}
+
 // A helper that is killed in the middle of a call answers it when it is back.
 func TestACallOutlivesTheHelper(t *testing.T) {
 	t.Parallel()

@@ -44,6 +44,7 @@ type Config struct {
 type Server struct {
 	cfg    Config
 	queues queues
+	starts starts
 	watch  watchman
 }
 
@@ -52,7 +53,7 @@ func New(cfg Config) *Server {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{cfg: cfg, queues: queues{tokens: map[string]chan struct{}{}}}
+	s := &Server{cfg: cfg, queues: queues{tokens: map[string]chan struct{}{}}, starts: starts{running: map[string]context.CancelFunc{}}}
 	// Above every number of an earlier helper, whose news the link may have taken.
 	s.watch.last = uint64(time.Now().UnixNano()) //nolint:gosec // after 1970
 	return s

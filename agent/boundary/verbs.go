@@ -3,6 +3,7 @@ package boundary
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/tranche-cloud/tranche/internal/agentlink"
@@ -252,10 +253,40 @@ func (s *Server) start(r request, a runArgs) (any, error) {
 	defer done()
 	var out runtime.Container
 	err := s.settle(r, a.Name, startWithin, func(ctx context.Context) (err error) {
+		ctx, end := s.starts.begin(ctx, a.Name)
+		defer end()
 		out, err = s.cfg.Host.Runtime.Start(ctx, a.spec(progress))
 		return err
 	})
 	return out, err
+}
+
+// starts are under way; a stop ends the one of its name, so that a delete does not
+// wait for an image that nobody wants any more.
+type starts struct {
+	mu      sync.Mutex
+	running map[string]context.CancelFunc
+}
+
+func (s *starts) begin(ctx context.Context, name string) (_ context.Context, end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running[name] = cancel
+	return ctx, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.running, name)
+		cancel()
+	}
+}
+
+func (s *starts) abort(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if cancel := s.running[name]; cancel != nil {
+		cancel()
+	}
 }
 
 // lossy tells the newest text and never waits for who hears it.
@@ -281,6 +312,7 @@ func lossy(note func(any) error) (tell func(string), done func()) {
 }
 
 func (s *Server) stop(r request, a nameArgs) (any, error) {
+	s.starts.abort(a.Name)
 	return nil, s.settle(r, a.Name, changeWithin, func(ctx context.Context) error { return s.cfg.Host.Runtime.Stop(ctx, a.Name) })
 }
 
