@@ -13,6 +13,7 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -137,6 +138,11 @@ func (l *Launcher) start(ctx context.Context, s runtime.Spec) (runtime.Container
 	if l.cfg.Resolv != "" {
 		s.Extra.Mounts = append(s.Extra.Mounts, runtime.Mount{Source: l.cfg.Resolv, Target: "/etc/resolv.conf"})
 	}
+	names, err := hostsFile(folder.Path, s)
+	if err != nil {
+		return runtime.Container{}, err
+	}
+	s.Extra.Mounts = append(s.Extra.Mounts, runtime.Mount{Source: names, Target: "/etc/hosts"})
 	s.Extra.Init = guest.Init()
 	s.Extra.Log = l.LogPath(s.Name)
 	if l.cfg.CPUs != nil {
@@ -173,6 +179,18 @@ func (l *Launcher) resume(ctx context.Context, s runtime.Spec) (runtime.Containe
 		}
 	}
 	return runtime.Container{}, false, l.Stop(ctx, s.Name)
+}
+
+// hostsFile writes the names that an instance knows without asking, into the folder
+// that goes with its guest.
+func hostsFile(dir string, s runtime.Spec) (string, error) {
+	name := cmp.Or(s.Hostname, s.Instance)
+	path := filepath.Join(dir, "hosts")
+	text := "127.0.0.1 localhost\n::1 localhost ip6-localhost\n127.0.1.1 " + name + "\n"
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil { //nolint:gosec // the instance reads it
+		return "", runtime.Refuse(runtime.Broken, "start", s.Name, "no file of host names").Because(err)
+	}
+	return path, nil
 }
 
 // attach gives a made container its network and lets its guest in.

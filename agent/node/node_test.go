@@ -54,7 +54,9 @@ func TestMain(m *testing.M) {
 	case len(os.Args) > 1 && os.Args[1] == containerd.LogCommand:
 		err = containerd.Log(os.Args[2:])
 	default:
-		os.Exit(m.Run())
+		code := m.Run()
+		_ = os.RemoveAll(guestDir)
+		os.Exit(code)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -95,12 +97,16 @@ func up(t *testing.T) {
 	require.NoError(t, netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Gw: net.IPv4(198, 18, 0, 2)}))
 }
 
+// guestDir holds the guest's program while the tests run; "" before.
+var guestDir string
+
 // guestProgram builds the static guest once.
 var guestProgram = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "tranche-guest-")
 	if err != nil {
 		return "", err
 	}
+	guestDir = dir
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return "", err
 	}
@@ -264,8 +270,10 @@ func life(t *testing.T, runtime string) {
 	require.Equal(t, instance.RunRunning, s.RunState, "%+v", s)
 	t.Logf("order to running with the image pulled cold: %s", time.Since(began).Round(time.Millisecond))
 
-	out, err := h.shell(o.Instance.String(), signer, "hostname; echo $TOKEN; id -u; ls /dev | grep -c tn; cat /proc/self/uid_map")
+	out, err := h.shell(o.Instance.String(), signer, "hostname; echo $TOKEN; id -u; ls /dev | grep -c tn; cat /proc/self/uid_map; cat /etc/hosts")
 	require.NoError(t, err, out)
+	require.Contains(t, out, "127.0.0.1 localhost\n")
+	require.Contains(t, out, "127.0.1.1 box\n")
 	require.Contains(t, out, "box\ncanary-71\n0\n")
 	_, err = h.shell(o.Instance.String(), signer, "exit 7")
 	var status *ssh.ExitError

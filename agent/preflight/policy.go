@@ -52,8 +52,8 @@ func Default() Policy {
 			Why: "escapes from containers through /proc and file descriptors (CVE-2024-21626, CVE-2025-31133, CVE-2025-52565, CVE-2025-52881); distributions may have carried the repairs back",
 		},
 		Containerd: Minimum{
-			Fail: "1.6.0", Warn: "1.7.29",
-			Why: "the client library speaks to 1.6 and later; local attacks on its folders (CVE-2024-25621) are repaired in 1.7.29",
+			Fail: "1.6.20", Warn: "1.7.29",
+			Why: "the agent speaks to 1.6.20 and later; local attacks on its folders (CVE-2024-25621) are repaired in 1.7.29",
 		},
 		Toolkit: Minimum{Fail: "1.17.8", Why: "an image could run code on the host through a hook (CVE-2025-23266, CVE-2025-23267)"},
 		Kernel: Minimum{
