@@ -21,6 +21,7 @@ import (
 	"github.com/tranche-cloud/tranche/internal/agentlink"
 	"github.com/tranche-cloud/tranche/internal/agentlink/agentv1"
 	"github.com/tranche-cloud/tranche/internal/agentlink/agentv1/agentv1connect"
+	"github.com/tranche-cloud/tranche/nodeagent/durable"
 )
 
 // The files of an identity, in the data folder.
@@ -145,19 +146,10 @@ func (id *identity) keep(chain, bundle []byte) error {
 
 // write replaces a file as a whole, mode 0600.
 func (id *identity) write(name string, text []byte) error {
-	path := filepath.Join(id.dir, name)
-	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
+	if err := durable.Replace(filepath.Join(id.dir, name), text); err != nil {
 		return fmt.Errorf("write identity: %w", err)
 	}
-	_, err = f.Write(text)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err := errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("write identity: %w", err)
-	}
-	return os.Rename(path+".new", path)
+	return nil
 }
 
 // renewIn is how long from now until renewal is due: at two thirds of the

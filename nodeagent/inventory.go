@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/tranche-cloud/tranche/internal/agentlink"
+	"github.com/tranche-cloud/tranche/nodeagent/durable"
 	"github.com/tranche-cloud/tranche/nodeagent/gpudrv"
 )
 
@@ -132,25 +133,10 @@ func storeJSON(path string, v any) error {
 	if err != nil {
 		return fmt.Errorf("store %s: %w", filepath.Base(path), err)
 	}
-	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
+	if err := durable.Replace(path, text); err != nil {
 		return fmt.Errorf("store %s: %w", filepath.Base(path), err)
 	}
-	_, err = f.Write(text)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(path+".new", path)
-	}
-	if err != nil {
-		return fmt.Errorf("store %s: %w", filepath.Base(path), err)
-	}
-	d, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return fmt.Errorf("store %s: %w", filepath.Base(path), err)
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return nil
 }
 
 // loadJSON reads a file that storeJSON wrote; a missing one leaves v as it is.

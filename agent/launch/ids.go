@@ -8,6 +8,8 @@ import (
 	"os"
 	"slices"
 	"sync"
+
+	"github.com/tranche-cloud/tranche/nodeagent/durable"
 )
 
 // Ids of user namespaces: each instance has 65,536 of its own, so that nothing of one
@@ -134,18 +136,7 @@ func (i *IDs) store() error {
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(i.path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return fmt.Errorf("store the ids given out: %w", err)
-	}
-	_, err = f.Write(text)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(i.path+".new", i.path)
-	}
-	if err != nil {
+	if err := durable.Replace(i.path, text); err != nil {
 		return fmt.Errorf("store the ids given out: %w", err)
 	}
 	return nil

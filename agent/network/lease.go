@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tranche-cloud/tranche/nodeagent/durable"
 	"github.com/tranche-cloud/tranche/nodeagent/runtime"
 )
 
@@ -122,26 +123,7 @@ func (s *state) save(dir string) error {
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(dir, "network.json")
-	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		return err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return durable.Replace(filepath.Join(dir, "network.json"), text)
 }
 
 // lock keeps a second manager off the folder until the file is closed.

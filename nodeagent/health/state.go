@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/tranche-cloud/tranche/nodeagent"
+	"github.com/tranche-cloud/tranche/nodeagent/durable"
 )
 
 // stateFile is in the data folder: ailments outlive the agent, and those that a reboot
@@ -77,25 +78,9 @@ func (m *Monitor) save() {
 	if err != nil || string(text) == m.saved {
 		return
 	}
-	if err := replace(filepath.Join(m.c.Dir, stateFile), text); err != nil {
+	if err := durable.Replace(filepath.Join(m.c.Dir, stateFile), text); err != nil {
 		m.c.Log.Error("gpu health not written down", "error", err)
 		return
 	}
 	m.saved = string(text)
-}
-
-// replace writes a file as a whole: after a crash the old or the new is there.
-func replace(path string, text []byte) error {
-	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(path+".new", path)
-	}
-	return err
 }

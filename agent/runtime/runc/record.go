@@ -13,6 +13,7 @@ import (
 
 	"github.com/tranche-cloud/tranche/agent/cgroup"
 	"github.com/tranche-cloud/tranche/internal/gpu"
+	"github.com/tranche-cloud/tranche/nodeagent/durable"
 	"github.com/tranche-cloud/tranche/nodeagent/process"
 	"github.com/tranche-cloud/tranche/nodeagent/runtime"
 )
@@ -141,22 +142,10 @@ func writeJSON(name string, value any) error {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
-	temp := name + ".new"
-	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
+	if err := durable.Replace(name, text); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
-	_, err = f.Write(text)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err := errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	if err := os.Rename(temp, name); err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	return syncDir(filepath.Dir(name))
+	return nil
 }
 
 func syncDir(dir string) error {

@@ -22,6 +22,7 @@ import (
 	"sync"
 
 	"github.com/tranche-cloud/tranche/internal/gpu"
+	"github.com/tranche-cloud/tranche/nodeagent/durable"
 	"github.com/tranche-cloud/tranche/nodeagent/gpudrv"
 )
 
@@ -133,30 +134,12 @@ func (d *Driver) store(op, uuid string, c card) error {
 	return nil
 }
 
-// replace writes a file so that a crash leaves the old or the new one.
+// replace writes the file, in a folder that is made if it is missing.
 func replace(path string, raw []byte) error {
-	const private = 0o600
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	next := path + ".next"
-	f, err := os.OpenFile(next, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, private)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(raw)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(next, path); err != nil {
-		return err
-	}
-	folder, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
+	return durable.Replace(path, raw)
 }
 
 // Mode implements gpudrv.Reader.
