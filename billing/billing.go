@@ -18,6 +18,7 @@ type SKU struct {
 	ID            [16]byte
 	Code          string // unique and readable, h200-mig-1g-16gib
 	Name          string // for people, H200-141 mig 1g.18gb
+	Family        string // what reservations, tiers and free quotas pool: the GPU model and mode, H200-141/mig
 	IsolationGPU  string // dedicated, partitioned, limited, shared
 	IsolationHost string // single_org_host, vm, sandboxed, shared_kernel
 }

@@ -49,6 +49,8 @@ type Party struct {
 // LineKey is the identity of a line within an invoice: usage with equal keys is
 // one line and is rounded once.
 type LineKey struct {
+	Component     Component
+	Reference     string // what the line refers to: a reservation, contract, grant or start, "" none
 	Project       id.Project
 	Meter         metering.Meter
 	SKU           [16]byte
@@ -73,10 +75,20 @@ type Line struct {
 	PricedUnit   string // of UnitPrice, GPU-hour
 	Divisor      int64
 	UnitPrice    money.Price
+	Discounts    []Discount // inside Exact
 	Exact        money.Exact
 	Amount       money.Amount
 	Simulated    bool // some of it ran on simulated hardware
 	Subjects     []Share
+	During       metering.Interval // from the first instant of the line's usage to the last
+	Corrects     *LineRef          // of a credit note or adjustment: the line it changes
+}
+
+// LineRef names a line of a document.
+type LineRef struct {
+	Invoice id.Invoice
+	Number  string
+	No      int
 }
 
 // Share is the part of a line that one subject used. Shares of a line sum to its
@@ -105,10 +117,53 @@ const OutsideScope = "O"
 
 const noTaxTable = "No tax was computed: the issuer has no tax table."
 
-// Invoice is a usage invoice of one organization for one period. Subtotal is the
+// Kind is what a document is.
+type Kind string
+
+// The kinds of documents; each has number series of its own.
+const (
+	UsageInvoice   Kind = "usage"
+	CreditNote     Kind = "credit_note" // amounts are negative
+	AdvanceInvoice Kind = "advance"     // for a prepayment whose tax point is its receipt
+)
+
+// DocumentRef names a document that another one refers to.
+type DocumentRef struct {
+	ID     id.Invoice
+	Number string
+	Issued time.Time
+}
+
+// Settlement is what happened to the total of an open document, derived from
+// postings: Due = Total − Prepaid − Paid − Credited − WrittenOff.
+type Settlement struct {
+	Prepaid    money.Amount // from the wallet, at finalize
+	Paid       money.Amount // net of refunds and chargebacks
+	Credited   money.Amount // by credit notes, positive
+	WrittenOff money.Amount
+}
+
+// Original is the stored legal original of a document.
+type Original struct {
+	MediaType string // application/pdf, or application/xml for UBL
+	SHA256    [32]byte
+	Size      int64 // bytes
+}
+
+// Invoice is a document of one organization for one period. Subtotal is the
 // sum of the lines, Total adds the taxes; all are whole minor units.
 type Invoice struct {
 	ID          id.Invoice // zero in a preview
+	Kind        Kind
+	Issuer      string       // slug of the issuer profile
+	Locale      string       // of captions: en, de, zh
+	Corrects    *DocumentRef // of a credit note
+	Replaces    *DocumentRef // of a re-issue
+	TaxPoint    time.Time    // end of the service period, or receipt of an advance
+	DueOn       time.Time    // a date, zero until open
+	Settlement  Settlement
+	Original    *Original // nil until rendered
+	Notes       []string  // legal mentions, in the document's locale
 	Org         id.Org
 	State       State
 	Number      string // "" until open

@@ -1126,6 +1126,26 @@ begin
 end $$;
 -- +goose StatementEnd
 
+-- Later migrations put their tables behind the same walls with these two.
+-- +goose StatementBegin
+create function tenant_table(t text) returns void language plpgsql as $$
+declare
+  tenant constant text := 'org_id = nullif((select current_setting(''tranche.org_id'', true)), '''')::uuid';
+begin
+  execute format('alter table %I enable row level security', t);
+  execute format('alter table %I force row level security', t);
+  execute format('create policy %I on %I to tranche_org using (%s) with check (%s)', t || '_org', t, tenant, tenant);
+  execute format('create policy %I on %I to tranche_system, tranche_owner using (true) with check (true)', t || '_system', t);
+end $$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+create function immutable_table(t text) returns void language plpgsql as $$
+begin
+  execute format('create trigger %I before update or delete on %I for each row execute function refuse_change()', t || '_immutable', t);
+  execute format('create trigger %I before truncate on %I for each statement execute function refuse_change()', t || '_no_truncate', t);
+end $$;
+-- +goose StatementEnd
+
 -- ── privileges ─────────────────────────────────────────────────────────────
 grant usage on schema public to tranche, tranche_org, tranche_system;
 grant select on goose_db_version to tranche; -- every role refuses another schema version
@@ -1154,3 +1174,4 @@ grant update (state, fence, releasing_at, revision) on assignments to tranche_or
 grant update (during, close_reason, fault_party, revision) on usage_segments to tranche_org;
 grant update (org_id) on quota_usage to tranche_org; -- for its lock; the policy keeps the value
 grant execute on all functions in schema public to tranche_org, tranche_system;
+revoke execute on function tenant_table(text), immutable_table(text) from public, tranche_org, tranche_system;

@@ -129,7 +129,8 @@ func charge(in Inputs, usage []Usage) ([]chargeable, error) {
 			out = append(out, chargeable{
 				usage: u, during: p.During, quantity: metering.Quantity(u.Units, p.During), price: p.Price, unit: unit,
 				key: billing.LineKey{
-					Project: u.Project, Meter: u.Meter, SKU: u.SKU.ID, IsolationGPU: u.SKU.IsolationGPU,
+					Component: billing.UsageCharge,
+					Project:   u.Project, Meter: u.Meter, SKU: u.SKU.ID, IsolationGPU: u.SKU.IsolationGPU,
 					IsolationHost: u.SKU.IsolationHost, Pricing: u.Pricing, PriceVersion: p.Version, TaxCategory: billing.OutsideScope,
 				},
 			})

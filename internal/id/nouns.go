@@ -20,6 +20,13 @@ type (
 	registryKind   struct{}
 	authorityKind  struct{}
 	interruptKind  struct{}
+	contractKind   struct{}
+	reservKind     struct{}
+	grantKind      struct{}
+	budgetKind     struct{}
+	paymentKind    struct{}
+	approvalKind   struct{}
+	discrepKind    struct{}
 )
 
 func (orgKind) prefix() string        { return "org" }
@@ -41,6 +48,13 @@ func (requestKind) prefix() string    { return "req" }
 func (registryKind) prefix() string   { return "reg" }
 func (authorityKind) prefix() string  { return "sshca" }
 func (interruptKind) prefix() string  { return "intr" }
+func (contractKind) prefix() string   { return "ctr" }
+func (reservKind) prefix() string     { return "rsv" }
+func (grantKind) prefix() string      { return "grant" }
+func (budgetKind) prefix() string     { return "bud" }
+func (paymentKind) prefix() string    { return "pay" }
+func (approvalKind) prefix() string   { return "apr" }
+func (discrepKind) prefix() string    { return "disc" }
 
 // One type a noun; the comment is the prefix of its text.
 type (
@@ -64,4 +78,11 @@ type (
 	RegistryLogin = ID[registryKind]  // reg
 	SSHAuthority  = ID[authorityKind] // sshca
 	Interruption  = ID[interruptKind] // intr
+	Contract      = ID[contractKind]  // ctr
+	Reservation   = ID[reservKind]    // rsv
+	Grant         = ID[grantKind]     // grant
+	Budget        = ID[budgetKind]    // bud
+	Payment       = ID[paymentKind]   // pay
+	Approval      = ID[approvalKind]  // apr
+	Discrepancy   = ID[discrepKind]   // disc
 )

@@ -64,6 +64,14 @@ begin
   return null;
 end $$;
 
+CREATE FUNCTION public.immutable_table(t text) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+  execute format('create trigger %I before update or delete on %I for each row execute function refuse_change()', t || '_immutable', t);
+  execute format('create trigger %I before truncate on %I for each statement execute function refuse_change()', t || '_no_truncate', t);
+end $$;
+
 CREATE FUNCTION public.invoice_parts_guard() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'public', 'pg_temp'
@@ -137,6 +145,18 @@ CREATE FUNCTION public.refuse_change() RETURNS trigger
 begin
   raise exception '% on % is refused: rows are immutable', tg_op, tg_table_name
     using errcode = 'restrict_violation', constraint = 'immutable';
+end $$;
+
+CREATE FUNCTION public.tenant_table(t text) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare
+  tenant constant text := 'org_id = nullif((select current_setting(''tranche.org_id'', true)), '''')::uuid';
+begin
+  execute format('alter table %I enable row level security', t);
+  execute format('alter table %I force row level security', t);
+  execute format('create policy %I on %I to tranche_org using (%s) with check (%s)', t || '_org', t, tenant, tenant);
+  execute format('create policy %I on %I to tranche_system, tranche_owner using (true) with check (true)', t || '_system', t);
 end $$;
 
 CREATE TABLE public.api_keys (
@@ -1932,6 +1952,8 @@ GRANT ALL ON FUNCTION public.claims_count_host() TO tranche_system;
 GRANT ALL ON FUNCTION public.claims_unbind() TO tranche_org;
 GRANT ALL ON FUNCTION public.claims_unbind() TO tranche_system;
 
+REVOKE ALL ON FUNCTION public.immutable_table(t text) FROM PUBLIC;
+
 GRANT ALL ON FUNCTION public.invoice_parts_guard() TO tranche_org;
 GRANT ALL ON FUNCTION public.invoice_parts_guard() TO tranche_system;
 
@@ -1949,6 +1971,8 @@ GRANT ALL ON FUNCTION public.quota_claims_count() TO tranche_system;
 
 GRANT ALL ON FUNCTION public.refuse_change() TO tranche_org;
 GRANT ALL ON FUNCTION public.refuse_change() TO tranche_system;
+
+REVOKE ALL ON FUNCTION public.tenant_table(t text) FROM PUBLIC;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.api_keys TO tranche_system;
 GRANT SELECT,INSERT ON TABLE public.api_keys TO tranche_org;

@@ -1,0 +1,3 @@
+-- Prices: tiers, contracts, reservations, spot series.
+-- +goose Up
+select 1;

@@ -1,0 +1,3 @@
+-- Documents: issuers, taxes, credit notes, originals.
+-- +goose Up
+select 1;

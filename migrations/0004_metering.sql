@@ -1,0 +1,3 @@
+-- Metering: month seal, discrepancies, reconciliation.
+-- +goose Up
+select 1;

@@ -1,0 +1,3 @@
+-- Ledger: accounts, wallets, grants, budgets, closed months.
+-- +goose Up
+select 1;

@@ -1,0 +1,3 @@
+-- Payments: attempts, provider events, bank transfers, approvals.
+-- +goose Up
+select 1;
