@@ -225,7 +225,7 @@ func TestRegistryLoginsNeverGiveTheirPasswordBack(t *testing.T) {
 	changed := l.must(t, 200, acme.secret, "PATCH", one, map[string]any{"password": "an0ther", "username": "bot2"})
 	require.Equal(t, "bot2", changed.text("username"))
 	require.NotContains(t, changed.raw, "an0ther")
-	require.Zero(t, l.count(t, `select count(*) from registry_logins where convert_from(password_sealed, 'latin1') like '%an0ther%'`))
+	require.Zero(t, l.count(t, `select count(*) from registry_logins where position('an0ther'::bytea in password_sealed) > 0 or position('s3cret'::bytea in password_sealed) > 0`))
 	require.Zero(t, l.count(t, `select count(*) from idempotency_keys where body::text like '%s3cret%' or body::text like '%an0ther%'`))
 
 	confined := l.must(t, 201, acme.secret, "POST", "/v1/organization/api-keys",
