@@ -35,10 +35,11 @@ type slice struct {
 	fence, timeline int64
 	keys            []string           // who may enter by SSH; desired, never journalled
 	progress        string             // what a start does that takes long
-	abort           context.CancelFunc // ends a start that nobody wants any more; nil if none is under way
+	abort           context.CancelFunc // ends a start that nobody wants any more, or a pause; nil if none is under way
 	busy            bool               // a goroutine works on it
 	orphan          bool               // neither ordered nor under a tombstone
 	tries           int
+	away            time.Duration    // uptime since when the runtime does not answer its start; 0 if it does
 	trouble         instance.Problem // what stands in the way of a removal now
 }
 
@@ -326,7 +327,7 @@ func (k *Keeper) bury(t agentlink.Tombstone, timeline int64) {
 	}
 	s.want, s.fence, s.timeline, s.tries, s.orphan = wantGo, t.Fence, timeline, 0, false
 	if s.abort != nil {
-		s.abort() // an image may take long to come
+		s.abort() // an image or a runtime may take long to come
 	}
 }
 
@@ -359,7 +360,7 @@ func (k *Keeper) labour(s *slice) {
 		err := do(k, s)
 		k.mu.Lock()
 		if err == nil {
-			s.tries = 0
+			s.tries, s.away = 0, 0
 			if s.trouble != (instance.Problem{}) {
 				s.trouble = instance.Problem{} // what stood in the way is out of it
 				k.touch(s.entry.Assignment)
@@ -369,13 +370,24 @@ func (k *Keeper) labour(s *slice) {
 		}
 		wait := min(firstRetry<<min(s.tries, 10), lastRetry)
 		s.tries++
+		ctx, cancel := context.WithCancel(k.ctx)
+		s.abort = cancel
 		k.mu.Unlock()
-		timer := k.host.Clock.NewTimer(wait)
-		select {
-		case <-timer.C():
-		case <-k.ctx.Done():
-			timer.Stop()
-		}
+		k.pause(ctx, wait)
+		k.mu.Lock()
+		s.abort = nil
+		k.mu.Unlock()
+		cancel()
+	}
+}
+
+// pause waits for d or the end of ctx.
+func (k *Keeper) pause(ctx context.Context, d time.Duration) {
+	timer := k.host.Clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+	case <-ctx.Done():
 	}
 }
 

@@ -16,8 +16,14 @@ import (
 	"github.com/tranche-cloud/tranche/nodeagent/runtime"
 )
 
-// maxTries bounds how often a start is tried on a device that is busy.
-const maxTries = 5
+// Bounds of a start that meets what may pass.
+const (
+	// maxTries is how often it is tried on a device that is busy.
+	maxTries = 5
+	// runtimeWithin is how long it waits for a runtime that does not answer. A restart or
+	// an upgrade takes less; and the control plane waits longer (instance.PrepareWithin).
+	runtimeWithin = 2 * time.Minute
+)
 
 // step does one thing for a slice. An error asks to try again later.
 type step func(*Keeper, *slice) error
@@ -288,7 +294,8 @@ func (k *Keeper) progress(s *slice, text string) {
 	}
 }
 
-// failOrRetry tries a busy device a few times, and gives up on anything else.
+// failOrRetry tries a busy device a few times and a runtime that is away for a while,
+// and gives up on anything else.
 func (k *Keeper) failOrRetry(s *slice, err error) error {
 	if k.ctx.Err() != nil {
 		return k.ctx.Err()
@@ -296,11 +303,27 @@ func (k *Keeper) failOrRetry(s *slice, err error) error {
 	k.mu.Lock()
 	again := gpudrv.KindOf(err) == gpudrv.InUse && s.tries < maxTries && s.want == wantRun
 	again = again || errors.Is(err, errRetry) && s.want == wantRun
+	again = again || k.awaits(s, err) && s.want == wantRun
 	k.mu.Unlock()
 	if again {
 		return errRetry
 	}
 	return k.fail(s, err)
+}
+
+// awaits reports whether a start failed for want of a runtime that may come back in
+// time. The caller holds k.mu.
+func (k *Keeper) awaits(s *slice, err error) bool {
+	if runtime.KindOf(err) != runtime.Unavailable {
+		s.away = 0
+		return false
+	}
+	now := k.host.Uptime()
+	if s.away == 0 {
+		s.away = now
+		k.host.Log.Warn("start waits for the container runtime", "assignment_id", s.entry.Assignment.String(), "error", err)
+	}
+	return now-s.away < runtimeWithin
 }
 
 // fail gives an order up with the driver's typed reason. What was made stays until
