@@ -5,7 +5,7 @@ BIN := $(CURDIR)/bin
 LIMIT ?= 300
 SPEED ?= 120
 
-.PHONY: help demo test dev replay bench doctor build generate verify lint fmt vulnerabilities setup
+.PHONY: help demo test dev replay bench billing-check doctor build generate verify lint fmt vulnerabilities setup
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -25,6 +25,9 @@ replay: setup build ## replay a trace as real API calls: TRACE=dir LIMIT=300 SPE
 
 bench: setup build ## the benchmarks, with their peers in the same run (OUT=file for JSON)
 	@$(BIN)/tranche-dev bench $(if $(OUT),--out '$(OUT)')
+
+billing-check: ## judge N random instance histories against the oracle, and the races of money (N=1000000 SEED=)
+	@scripts/billing-check $(or $(N),100000) $(or $(SEED),0)
 
 doctor: build ## the audit program against the dev stack
 	@$(BIN)/tranche-dev doctor
