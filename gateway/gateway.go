@@ -21,12 +21,12 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/tranche-cloud/tranche/internal/agentlink/agentv1/agentv1connect"
 	"github.com/tranche-cloud/tranche/internal/agentlink/ca"
 	"github.com/tranche-cloud/tranche/internal/app"
 	"github.com/tranche-cloud/tranche/internal/clock"
+	"github.com/tranche-cloud/tranche/internal/group"
 	"github.com/tranche-cloud/tranche/internal/id"
 )
 
@@ -133,24 +133,19 @@ func (g *Gateway) Run(ctx context.Context) error {
 		ErrorLog:          slog.NewLogLogger(g.log.Handler(), slog.LevelDebug),
 	}
 	server.Protocols.SetHTTP2(true)
-	group, inner := errgroup.WithContext(ctx)
-	group.Go(func() error {
+	serve := func(context.Context) error {
 		if err := server.ServeTLS(g.listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
 			return fmt.Errorf("serve agents: %w", err)
 		}
 		return nil
-	})
-	group.Go(func() error { return g.watch(inner) })
-	group.Go(func() error { return g.follow(inner) })
-	group.Go(func() error { return g.keepProofs(inner) })
-	group.Go(func() error { return g.checkStreams(inner) })
-	group.Go(func() error {
+	}
+	leave := func(inner context.Context) error {
 		<-inner.Done()
 		g.drain(context.WithoutCancel(ctx))
 		return server.Close()
-	})
+	}
 	g.log.Info("gateway listens", "addr", g.Addr())
-	if err := group.Wait(); ctx.Err() == nil {
+	if err := group.Run(ctx, serve, g.watch, g.follow, g.keepProofs, g.checkStreams, leave); ctx.Err() == nil {
 		return err
 	}
 	return nil

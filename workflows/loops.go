@@ -5,13 +5,13 @@ import (
 	"log/slog"
 	"time"
 
-	"golang.org/x/sync/errgroup"
+	"github.com/tranche-cloud/tranche/internal/group"
 )
 
 // loops runs what exactly one process does: the sweeper, the watch over hosts, the
 // tidying. A failing round is reported once a stretch and repeated.
 func (w *Worker) loops(ctx context.Context) error {
-	group, ctx := errgroup.WithContext(ctx)
+	var jobs []group.Job
 	for _, l := range []struct {
 		name  string
 		every time.Duration
@@ -24,9 +24,9 @@ func (w *Worker) loops(ctx context.Context) error {
 		{"liveness", 2 * time.Second, w.App.WatchLiveness},
 		{"tidy", 10 * time.Minute, w.App.Tidy},
 	} {
-		group.Go(func() error { return w.loop(ctx, l.name, l.every, l.do) })
+		jobs = append(jobs, func(ctx context.Context) error { return w.loop(ctx, l.name, l.every, l.do) })
 	}
-	return group.Wait()
+	return group.Run(ctx, jobs...)
 }
 
 func (w *Worker) loop(ctx context.Context, name string, every time.Duration, do func(context.Context) error) error {

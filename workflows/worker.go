@@ -15,10 +15,10 @@ import (
 	tlog "go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
-	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/tranche-cloud/tranche/internal/app"
+	"github.com/tranche-cloud/tranche/internal/group"
 	"github.com/tranche-cloud/tranche/internal/outbox"
 	"github.com/tranche-cloud/tranche/internal/store"
 	"github.com/tranche-cloud/tranche/workflows/activities"
@@ -69,24 +69,22 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer w.temporal.Close()
 	wake := make(chan struct{}, 1)
 	relay := outbox.Relay{Queue: w.App, Deliver: w.deliver, Clock: w.App.Clock, Log: w.Log}
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error {
+	listen := func(ctx context.Context) error {
 		return w.App.Store.Listen(ctx, []string{store.ChannelOutbox}, func(string, string) {
 			select {
 			case wake <- struct{}{}:
 			default:
 			}
 		})
-	})
-	group.Go(func() error { return relay.Run(ctx, wake) })
-	group.Go(func() error { return w.serve(ctx) })
-	group.Go(func() error {
+	}
+	deliver := func(ctx context.Context) error { return relay.Run(ctx, wake) }
+	loop := func(ctx context.Context) error {
 		w.App.Store.Singleton(ctx, "worker loops", w.loops, func(err error) {
 			w.Log.Warn("loops on Postgres stopped, starting again", "error", err)
 		})
 		return ctx.Err()
-	})
-	if err := group.Wait(); !errors.Is(err, context.Canceled) {
+	}
+	if err := group.Run(ctx, listen, deliver, w.serve, loop); !errors.Is(err, context.Canceled) {
 		return err
 	}
 	return nil

@@ -72,8 +72,8 @@ func createOperatorCommand() *cobra.Command {
 			return err
 		},
 	}
-	s.bindDatabase(cmd.Flags())
-	s.bindKeys(cmd.Flags())
+	s.bindDatabase(cmd)
+	s.bindKeys(cmd)
 	cmd.Flags().StringVar(&name, "name", "", "who it is for")
 	return cmd
 }
@@ -84,7 +84,7 @@ func initKeysCommand() *cobra.Command {
 		Use: "init-keys", Short: "Make the secrets that are missing in --key-dir", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return initKeys(s) },
 	}
-	s.bindKeys(cmd.Flags())
+	s.bindKeys(cmd)
 	return cmd
 }
 

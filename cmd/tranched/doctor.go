@@ -50,7 +50,7 @@ func doctorCommand() *cobra.Command {
 			return nil
 		},
 	}
-	s.bindDatabase(cmd.Flags())
+	s.bindDatabase(cmd)
 	cmd.Flags().StringVarP(&output, "output", "o", "table", "table or json")
 	cmd.Flags().DurationVar(&tolerance, "tolerance", app.AuditTolerance, "how long something may be under way, machine time")
 	return cmd

@@ -19,7 +19,6 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/tranche-cloud/tranche/internal/fault"
 )
@@ -90,7 +89,7 @@ func root() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			return bindEnv(cmd.Flags(), os.LookupEnv)
+			return bindEnv(cmd, os.Environ())
 		},
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitUsage, err} })
@@ -105,19 +104,23 @@ func root() *cobra.Command {
 	return cmd
 }
 
-// bindEnv gives every flag that was not set the value of its environment
-// variable, if there is one.
-func bindEnv(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
-	var first error
-	flags.VisitAll(func(f *pflag.Flag) {
-		name := "TRANCHE_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
-		text, ok := lookup(name)
-		if f.Changed || !ok || first != nil {
-			return
+// bindEnv gives every flag of the command that was not set the value of its
+// environment variable, if there is one. Variables of no flag are another's.
+func bindEnv(cmd *cobra.Command, environ []string) error {
+	flags := cmd.Flags()
+	for _, entry := range environ {
+		variable, text, _ := strings.Cut(entry, "=")
+		name, ours := strings.CutPrefix(variable, "TRANCHE_")
+		if !ours {
+			continue
 		}
-		if err := flags.Set(f.Name, text); err != nil {
-			first = &exitError{exitUsage, fmt.Errorf("environment variable %s: %w", name, err)}
+		name = strings.ToLower(strings.ReplaceAll(name, "_", "-"))
+		if f := flags.Lookup(name); f == nil || f.Changed {
+			continue
 		}
-	})
-	return first
+		if err := flags.Set(name, text); err != nil {
+			return &exitError{exitUsage, fmt.Errorf("environment variable %s: %w", variable, err)}
+		}
+	}
+	return nil
 }

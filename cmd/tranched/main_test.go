@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -14,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tranche-cloud/tranche/internal/testkit/pgtest"
@@ -43,19 +44,20 @@ func code(err error) int {
 
 func TestAFlagWinsOverItsEnvironmentVariable(t *testing.T) {
 	t.Parallel()
-	env := map[string]string{"TRANCHE_KEY_DIR": "/from/env", "TRANCHE_DATABASE_CONNECTIONS": "7"}
-	lookup := func(name string) (string, bool) { v, ok := env[name]; return v, ok }
+	env := []string{"TRANCHE_KEY_DIR=/from/env", "TRANCHE_DATABASE_CONNECTIONS=7", "TRANCHE_DATABASE_URL=postgres://h/d?a=b", "TRANCHE_NONE=1", "LOG_LEVEL=WARN"}
 	var s settings
-	f := pflag.NewFlagSet("x", pflag.ContinueOnError)
-	s.bindDatabase(f)
-	s.bindKeys(f)
-	require.NoError(t, f.Parse([]string{"--key-dir", "/from/flag"}))
-	require.NoError(t, bindEnv(f, lookup))
+	cmd := &cobra.Command{Use: "x"}
+	s.bindDatabase(cmd)
+	s.bindKeys(cmd)
+	require.NoError(t, cmd.ParseFlags([]string{"--key-dir", "/from/flag"}))
+	require.NoError(t, bindEnv(cmd, env))
 	require.Equal(t, "/from/flag", s.keyDir)
 	require.EqualValues(t, 7, s.connections)
 
-	env["TRANCHE_LOG_LEVEL"] = "loud"
-	err := bindEnv(f, lookup)
+	require.Equal(t, "postgres://h/d?a=b", s.databaseURL)
+	require.Equal(t, slog.LevelInfo, s.logLevel)
+
+	err := bindEnv(cmd, append(env, "TRANCHE_LOG_LEVEL=loud"))
 	require.ErrorContains(t, err, "TRANCHE_LOG_LEVEL")
 	require.Equal(t, exitUsage, code(err))
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/tranche-cloud/tranche/api"
 	"github.com/tranche-cloud/tranche/gateway"
@@ -19,6 +18,7 @@ import (
 	"github.com/tranche-cloud/tranche/internal/app"
 	"github.com/tranche-cloud/tranche/internal/auth"
 	"github.com/tranche-cloud/tranche/internal/clock"
+	"github.com/tranche-cloud/tranche/internal/group"
 	"github.com/tranche-cloud/tranche/internal/page"
 	"github.com/tranche-cloud/tranche/workflows"
 )
@@ -33,7 +33,7 @@ type process struct {
 	deps     app.Deps
 	app      *app.App
 	metrics  []http.Handler
-	jobs     []func(context.Context) error
+	jobs     []group.Job
 }
 
 // role adds what it needs to the dependencies (before the use cases are made) and
@@ -46,9 +46,9 @@ func roleCommand(name, short string, roles ...role) *cobra.Command {
 		Use: name, Short: short, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), s, name, roles) },
 	}
-	s.bindDatabase(cmd.Flags())
-	s.bindKeys(cmd.Flags())
-	s.bindRoles(cmd.Flags())
+	s.bindDatabase(cmd)
+	s.bindKeys(cmd)
+	s.bindRoles(cmd)
 	return cmd
 }
 
@@ -81,11 +81,7 @@ func run(ctx context.Context, s *settings, name string, roles []role) error {
 		}
 	}
 	p.log.Info("started", "dev", s.dev)
-	group, ctx := errgroup.WithContext(ctx)
-	for _, job := range p.jobs {
-		group.Go(func() error { return job(ctx) })
-	}
-	err = group.Wait()
+	err = group.Run(ctx, p.jobs...)
 	if err == nil || errors.Is(err, context.Canceled) {
 		p.log.Info("stopped")
 		return nil
@@ -93,7 +89,7 @@ func run(ctx context.Context, s *settings, name string, roles []role) error {
 	return err
 }
 
-func (p *process) job(f func(context.Context) error) { p.jobs = append(p.jobs, f) }
+func (p *process) job(f group.Job) { p.jobs = append(p.jobs, f) }
 
 // apiRole serves HTTP.
 func apiRole(p *process) (func(context.Context) error, error) {

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
 	"github.com/tranche-cloud/tranche/internal/store"
 )
@@ -33,17 +33,19 @@ type settings struct {
 	logLevel         slog.Level
 }
 
-func (s *settings) bindDatabase(f *pflag.FlagSet) {
+func (s *settings) bindDatabase(cmd *cobra.Command) {
+	f := cmd.Flags()
 	f.StringVar(&s.databaseURL, "database-url", "", "Postgres as the login role tranche")
 	f.Int32Var(&s.connections, "database-connections", 12, "most connections of this process")
 	f.TextVar(&s.logLevel, "log-level", slog.LevelInfo, "DEBUG, INFO, WARN or ERROR")
 }
 
-func (s *settings) bindKeys(f *pflag.FlagSet) {
-	f.StringVar(&s.keyDir, "key-dir", "/var/lib/tranche/keys", "folder of the installation's secrets")
+func (s *settings) bindKeys(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&s.keyDir, "key-dir", "/var/lib/tranche/keys", "folder of the installation's secrets")
 }
 
-func (s *settings) bindRoles(f *pflag.FlagSet) {
+func (s *settings) bindRoles(cmd *cobra.Command) {
+	f := cmd.Flags()
 	f.StringVar(&s.listen, "listen", "127.0.0.1:8080", "address of the HTTP API")
 	f.StringVar(&s.metricsListen, "metrics-listen", "", "address of /metrics and /livez (none: not served)")
 	f.StringVar(&s.gatewayListen, "gateway-listen", "127.0.0.1:8443", "address of the agent streams")

@@ -10,8 +10,7 @@ import (
 	"log/slog"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/tranche-cloud/tranche/internal/group"
 	"github.com/tranche-cloud/tranche/nodeagent"
 	"github.com/tranche-cloud/tranche/nodeagent/gpudrv"
 	"github.com/tranche-cloud/tranche/nodeagent/guard"
@@ -130,11 +129,9 @@ func (w *Watch) Register(ctx context.Context) error {
 // Run watches until ctx ends, and returns nil then. It fails if the metrics' address
 // cannot be listened on.
 func (w *Watch) Run(ctx context.Context) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return w.Health.Run(ctx) })
-	group.Go(func() error { return w.Meter.Run(ctx) })
+	jobs := []group.Job{w.Health.Run, w.Meter.Run}
 	if w.guard != nil {
-		group.Go(func() error {
+		jobs = append(jobs, func(ctx context.Context) error {
 			if err := w.guard.Run(ctx); ctx.Err() == nil {
 				return err
 			}
@@ -142,9 +139,9 @@ func (w *Watch) Run(ctx context.Context) error {
 		})
 	}
 	if w.listen != NoMetrics {
-		group.Go(func() error { return w.metrics.Serve(ctx, w.listen) })
+		jobs = append(jobs, func(ctx context.Context) error { return w.metrics.Serve(ctx, w.listen) })
 	}
-	err := group.Wait()
+	err := group.Run(ctx, jobs...)
 	w.Health.Settle()
 	return err
 }

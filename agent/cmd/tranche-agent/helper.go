@@ -13,11 +13,11 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/tranche-cloud/tranche/agent/boundary"
 	"github.com/tranche-cloud/tranche/agent/node"
 	"github.com/tranche-cloud/tranche/internal/clock"
+	"github.com/tranche-cloud/tranche/internal/group"
 	"github.com/tranche-cloud/tranche/nodeagent"
 	"github.com/tranche-cloud/tranche/nodeagent/gpudrv"
 	"github.com/tranche-cloud/tranche/nodeagent/gpudrv/remote"
@@ -87,10 +87,9 @@ func (f *runFlags) help(ctx context.Context, s splitFlags) (err error) {
 	cfg := n.Helper()
 	cfg.Users = []uint32{uint32(link.uid)} //nolint:gosec // a user's number
 	server := boundary.New(cfg)
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { n.Background(ctx); return nil })
-	group.Go(func() error { return server.Serve(ctx, l) })
-	return group.Wait()
+	background := func(ctx context.Context) error { n.Background(ctx); return nil }
+	serve := func(ctx context.Context) error { return server.Serve(ctx, l) }
+	return group.Run(ctx, background, serve)
 }
 
 // apart assembles the host over a gpu-worker.

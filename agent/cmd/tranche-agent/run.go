@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/tranche-cloud/tranche/agent/node"
 	"github.com/tranche-cloud/tranche/internal/agentlink"
 	"github.com/tranche-cloud/tranche/internal/clock"
+	"github.com/tranche-cloud/tranche/internal/group"
 	"github.com/tranche-cloud/tranche/nodeagent"
 	"github.com/tranche-cloud/tranche/nodeagent/gpudrv"
 	"github.com/tranche-cloud/tranche/nodeagent/gpudrv/nvml"
@@ -143,16 +143,16 @@ func (f *runFlags) runFleet(ctx context.Context, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	group, ctx := errgroup.WithContext(ctx)
+	var jobs []group.Job
 	for dir, h := range hosts {
-		group.Go(func() error {
+		jobs = append(jobs, func(ctx context.Context) error {
 			if err := f.serve(ctx, dir, h, log.With("host", h.Name)); err != nil {
 				return fmt.Errorf("host %s: %w", h.Name, err)
 			}
 			return nil
 		})
 	}
-	return group.Wait()
+	return group.Run(ctx, jobs...)
 }
 
 // chosen returns the hosts to run by their data folder.
@@ -224,12 +224,7 @@ func (f *runFlags) keep(ctx context.Context, name string, n *node.Node, log *slo
 	if err != nil {
 		return err
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	for _, run := range loops {
-		group.Go(func() error { return run(ctx) })
-	}
-	group.Go(func() error { return agent.Run(ctx) })
-	return group.Wait()
+	return group.Run(ctx, append(loops, agent.Run)...)
 }
 
 // Bounds of the wait for a predecessor that was killed and has not ended yet.

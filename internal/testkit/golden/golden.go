@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files with what the code makes now")
@@ -34,7 +34,5 @@ func Assert(t testing.TB, name string, got []byte) {
 	if err != nil {
 		t.Fatalf("read golden file (run the test with -update to make it): %v", err)
 	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s differs from what the code makes now (-want +got):\n%s", path, diff)
-	}
+	require.Equal(t, string(want), string(got), "%s differs from what the code makes now", path)
 }

@@ -26,6 +26,8 @@ func (r *recorder) Fatalf(format string, args ...any) {
 	panic(r)
 }
 
+func (r *recorder) FailNow() { panic(r) }
+
 func TestAGoldenFileIsComparedLineByLine(t *testing.T) {
 	t.Chdir(t.TempDir())
 	require.NoError(t, os.MkdirAll("testdata/sub", 0o755))
@@ -33,9 +35,11 @@ func TestAGoldenFileIsComparedLineByLine(t *testing.T) {
 	r := &recorder{TB: t}
 	golden.Assert(r, "sub/a.txt", []byte("one\ntwo\n"))
 	require.Empty(t, r.failures)
-	golden.Assert(r, "sub/a.txt", []byte("one\nthree\n"))
+	require.Panics(t, func() { golden.Assert(r, "sub/a.txt", []byte("one\nthree\n")) })
 	require.Len(t, r.failures, 1)
-	require.Contains(t, r.failures[0], "three")
+	for _, line := range []string{"-two", "+three", "a.txt differs"} {
+		require.Contains(t, r.failures[0], line)
+	}
 }
 
 func TestAMissingGoldenFileSaysHowToMakeIt(t *testing.T) {
