@@ -23,10 +23,10 @@ func TestInvoiceJournal(t *testing.T) {
 		ID: id.New[id.Invoice](), Org: id.New[id.Org](), State: billing.Open, Period: metering.Between(from, from.AddDate(0, 1, 0)),
 		Currency: usd, Subtotal: money.NewAmount(735, usd), TaxTotal: money.NewAmount(0, usd), Total: money.NewAmount(735, usd),
 	}
-	j, err := ledger.ForInvoice(v)
+	j, err := ledger.ForInvoice(v, ledger.Funding{})
 	require.NoError(t, err)
 	require.Equal(t, []ledger.Posting{
-		{Account: ledger.Receivable, Amount: money.NewAmount(735, usd)},
+		{Account: ledger.Receivable, Amount: money.NewAmount(735, usd), Document: v.ID},
 		{Account: ledger.Revenue, Amount: money.NewAmount(-735, usd)},
 		{Account: ledger.Tax, Amount: money.NewAmount(0, usd)},
 	}, j.Postings)
@@ -34,10 +34,10 @@ func TestInvoiceJournal(t *testing.T) {
 	require.Equal(t, [16]byte(v.ID), j.Reference)
 
 	v.Total = money.NewAmount(736, usd)
-	_, err = ledger.ForInvoice(v)
+	_, err = ledger.ForInvoice(v, ledger.Funding{})
 	require.Equal(t, fault.Internal, fault.KindOf(err))
 	v.State = billing.Preview
-	_, err = ledger.ForInvoice(v)
+	_, err = ledger.ForInvoice(v, ledger.Funding{})
 	require.Equal(t, fault.Internal, fault.KindOf(err))
 }
 

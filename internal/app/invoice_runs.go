@@ -238,7 +238,7 @@ func finalize(ctx context.Context, t *store.SystemTx, v billing.Invoice, basis s
 
 // post writes what follows from an invoice: its journal, the closed period, the event.
 func post(ctx context.Context, t *store.SystemTx, v billing.Invoice) error {
-	journal, err := ledger.ForInvoice(v)
+	journal, err := ledger.ForInvoice(v, ledger.Funding{})
 	if err != nil {
 		return err
 	}
