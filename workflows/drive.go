@@ -18,8 +18,13 @@ type step = func(ctx context.Context, key string) (activities.Result, error)
 // step, wait if there is something to wait for. It returns only if nothing is due
 // and no wake-up is unread. Being wrong about a wake-up costs one more look.
 func drive(ctx workflow.Context, self any, do step, key string) error {
+	return driveAs(ctx, purposeDatabase, self, do, key)
+}
+
+// driveAs is drive with the timeouts and retries of a purpose.
+func driveAs(ctx workflow.Context, purpose string, self any, do step, key string) error {
 	wake := workflow.GetSignalChannel(ctx, wakeSignal)
-	stepCtx := workflow.WithLocalActivityOptions(ctx, policies[purposeDatabase])
+	stepCtx := workflow.WithLocalActivityOptions(ctx, policies[purpose])
 	began := workflow.Now(ctx)
 	pause := pauseMin
 	for range roundsAtMost {

@@ -32,6 +32,9 @@ func (s *script) next() (app.Outcome, error) {
 func (s *script) Advance(context.Context, id.Instance) (app.Outcome, error) { return s.next() }
 func (s *script) AdvanceHost(context.Context, id.Host) (app.Outcome, error) { return s.next() }
 func (s *script) AdvanceGPU(context.Context, id.GPU) (app.Outcome, error)   { return s.next() }
+func (s *script) AdvanceInvoiceRun(context.Context, id.Request) (app.Outcome, error) {
+	return s.next()
+}
 
 func done(time.Time) (app.Outcome, error)  { return app.Outcome{Done: true}, nil }
 func again(time.Time) (app.Outcome, error) { return app.Outcome{Again: true}, nil }
@@ -96,6 +99,15 @@ func TestAChangeOfModeWaitsAndEnds(t *testing.T) {
 	require.True(t, env.IsWorkflowCompleted())
 	require.NoError(t, env.GetWorkflowError())
 	require.EqualValues(t, 3, s.calls.Load())
+}
+
+func TestAnInvoiceRunGoesOnUntilNothingIsLeft(t *testing.T) {
+	t.Parallel()
+	env, s := environment(t, again, waitFor(time.Second), failing(fault.Unavailable), again, done)
+	env.ExecuteWorkflow(workflows.InvoiceRun, id.New[id.Request]().String())
+	require.True(t, env.IsWorkflowCompleted())
+	require.NoError(t, env.GetWorkflowError())
+	require.EqualValues(t, 5, s.calls.Load())
 }
 
 func TestTheRowsTimeIsKeptWithinTheRun(t *testing.T) {

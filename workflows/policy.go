@@ -11,13 +11,17 @@ import (
 const (
 	QueueInstance = "ctl-instance"
 	QueueHost     = "ctl-host"
+	QueueBilling  = "ctl-billing"
 )
 
 // wakeSignal is the one signal: look at the row again.
 const wakeSignal = "wake"
 
 // Purposes of the policy table.
-const purposeDatabase = "database step"
+const (
+	purposeDatabase = "database step"
+	purposeInvoices = "invoices"
+)
 
 // policies is the one table of timeouts and retries, by purpose.
 var policies = map[string]workflow.LocalActivityOptions{
@@ -25,6 +29,16 @@ var policies = map[string]workflow.LocalActivityOptions{
 	purposeDatabase: {
 		StartToCloseTimeout:    5 * time.Second,
 		ScheduleToCloseTimeout: 20 * time.Second,
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval: 100 * time.Millisecond, BackoffCoefficient: 2,
+			MaximumInterval: time.Second, MaximumAttempts: 3,
+		},
+	},
+	// A batch of organizations, each in transactions of its own: rating the usage of a
+	// large one takes seconds.
+	purposeInvoices: {
+		StartToCloseTimeout:    2 * time.Minute,
+		ScheduleToCloseTimeout: 5 * time.Minute,
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval: 100 * time.Millisecond, BackoffCoefficient: 2,
 			MaximumInterval: time.Second, MaximumAttempts: 3,

@@ -22,5 +22,6 @@ func Replay(history io.Reader) error {
 	r.RegisterWorkflow(Instance)
 	r.RegisterWorkflow(Host)
 	r.RegisterWorkflow(GPU)
+	r.RegisterWorkflow(InvoiceRun)
 	return r.ReplayWorkflowHistory(tlog.NewStructuredLogger(slog.New(slog.DiscardHandler)), recorded)
 }

@@ -105,6 +105,8 @@ func (w *Worker) deliver(ctx context.Context, kind, key string) error {
 		options.ID, options.TaskQueue, run = "host/"+key, QueueHost, Host
 	case store.OutboxGPU:
 		options.ID, options.TaskQueue, run = "gpu/"+key, QueueHost, GPU
+	case store.OutboxInvoiceRun:
+		options.ID, options.TaskQueue, run = "invoice-run/"+key, QueueBilling, InvoiceRun
 	default:
 		return fmt.Errorf("wake %s %q: no workflow of that kind", kind, key)
 	}
@@ -150,7 +152,7 @@ func (w *Worker) serveOnce(ctx context.Context) error {
 			}
 		},
 	}
-	for _, queue := range []string{QueueInstance, QueueHost} {
+	for _, queue := range []string{QueueInstance, QueueHost, QueueBilling} {
 		x := worker.New(w.temporal, queue, options)
 		Register(x, &activities.Activities{Steps: w.App, Now: w.App.Clock.Now})
 		if err := x.Start(); err != nil {
@@ -172,6 +174,7 @@ func Register(r worker.Registry, a *activities.Activities) {
 	r.RegisterWorkflowWithOptions(Instance, workflow.RegisterOptions{Name: "Instance"})
 	r.RegisterWorkflowWithOptions(Host, workflow.RegisterOptions{Name: "Host"})
 	r.RegisterWorkflowWithOptions(GPU, workflow.RegisterOptions{Name: "GPU"})
+	r.RegisterWorkflowWithOptions(InvoiceRun, workflow.RegisterOptions{Name: "InvoiceRun"})
 	r.RegisterActivityWithOptions(a, activity.RegisterOptions{})
 }
 

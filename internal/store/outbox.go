@@ -56,7 +56,7 @@ func (t *SystemTx) OldestUnsent(ctx context.Context) (time.Duration, error) {
 	return time.Duration(age * float64(time.Second)), mapError(err)
 }
 
-// Sweep writes wake-ups for up to size instances, hosts and changes of mode each that
+// Sweep writes wake-ups for up to size instances, hosts, changes of mode and invoice runs each that
 // have not reached their generation, or asked to be looked at by now, and dates them
 // 30 seconds on. It returns how many.
 func (t *SystemTx) Sweep(ctx context.Context, size int) (int, error) {
@@ -78,7 +78,14 @@ func (t *SystemTx) Sweep(ctx context.Context, size int) (int, error) {
 	if err != nil {
 		return 0, mapError(err)
 	}
-	return len(instances) + len(hosts) + len(gpus), t.wakeAll(ctx, OutboxGPU, texts[id.GPU](gpus))
+	if err := t.wakeAll(ctx, OutboxGPU, texts[id.GPU](gpus)); err != nil {
+		return 0, err
+	}
+	runs, err := t.q.SweepInvoiceRuns(ctx, t.raw, int32(size))
+	if err != nil {
+		return 0, mapError(err)
+	}
+	return len(instances) + len(hosts) + len(gpus) + len(runs), t.wakeAll(ctx, OutboxInvoiceRun, texts[id.Request](runs))
 }
 
 func (t *SystemTx) wakeAll(ctx context.Context, kind string, keys []string) error {

@@ -309,7 +309,13 @@ const (
 	OutboxInstance = "instance"
 	OutboxHost     = "host"
 	OutboxGPU      = "gpu"
+
+	OutboxInvoiceRun = "invoice_run"
 )
+
+// WakeAgain is how long the sweeper leaves a row alone whose workflow is at work:
+// machine time.
+const WakeAgain = 30 * time.Second
 
 // AppendOutbox asks for a wake-up of the workflow of one resource, and shortens
 // the relay's wait after commit.

@@ -64,6 +64,85 @@ begin
   return null;
 end $$;
 
+CREATE FUNCTION public.close_usage(p_org uuid, p_subject uuid, p_meter text, p_run integer, p_at timestamp with time zone, p_reason text, p_party text) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'public', 'pg_temp'
+    AS $$
+declare
+  was_open boolean;
+  ended integer;
+begin
+  perform usage_wall(p_org);
+  perform seal_usage(p_org, p_subject, p_meter, p_at);
+  update usage_segments set
+    during = tstzrange(lower(during), greatest(p_at, lower(during) + interval '1 microsecond'), '[)'),
+    close_reason = p_reason, fault_party = p_party, revision = revision + 1
+  where org_id = p_org and subject_id = p_subject and meter = p_meter and upper_inf(during);
+  was_open := found;
+  select run into ended from usage_segments where org_id = p_org and subject_id = p_subject and meter = p_meter
+    and (p_run = 0 or run = p_run) order by seq desc limit 1;
+  if found then
+    perform exclude_usage(p_org, p_subject, p_meter, ended, tstzrange(p_at, null, '[)'), p_reason, null);
+  end if;
+  return was_open;
+end $$;
+
+CREATE FUNCTION public.contract_terms_as_contract() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+begin
+  if not exists (select 1 from contracts c where c.org_id = new.org_id and c.id = new.contract_id
+      and c.during = new.during and c.cancelled_at is not distinct from new.cancelled_at) then
+    raise exception 'term % lasts otherwise than its contract', new.no
+      using errcode = 'restrict_violation', constraint = 'contract_terms_as_contract';
+  end if;
+  return new;
+end $$;
+
+CREATE FUNCTION public.ends_early_only() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+declare
+  moving constant text[] := array['during', 'cancelled_at', 'ended_by', 'next_at', 'revision'];
+  was jsonb;
+  becomes jsonb;
+  earliest timestamptz := biz_at(clock_timestamp() - interval '10 seconds'); -- what a transaction may take
+begin
+  if tg_op = 'DELETE' then
+    raise exception '% on % is refused', tg_op, tg_table_name using errcode = 'restrict_violation', constraint = 'immutable';
+  end if;
+  was := to_jsonb(old);
+  becomes := to_jsonb(new);
+  if was - moving <> becomes - moving or lower(old.during) <> lower(new.during) then
+    raise exception 'a row of % is changed', tg_table_name using errcode = 'restrict_violation', constraint = 'immutable';
+  end if;
+  if was ->> 'cancelled_at' is not null and (becomes ->> 'cancelled_at' is null or old.during <> new.during)
+    or was ->> 'cancelled_at' is null and becomes ->> 'cancelled_at' is not null and lower(old.during) < earliest
+    or old.during <> new.during and (coalesce(upper(new.during), 'infinity') > coalesce(upper(old.during), 'infinity')
+      or upper(new.during) < earliest)
+  then
+    raise exception 'a row of % ends early in the future only', tg_table_name
+      using errcode = 'restrict_violation', constraint = 'ends_early_only';
+  end if;
+  return new;
+end $$;
+
+CREATE FUNCTION public.exclude_usage(p_org uuid, p_subject uuid, p_meter text, p_run integer, p_during tstzrange, p_cause text, p_ref uuid) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'public', 'pg_temp'
+    AS $$
+declare n integer;
+begin
+  perform usage_wall(p_org);
+  insert into usage_exclusions (org_id, id, subject_id, meter, run, during, cause, ref, close_no)
+  select p_org, uuid_v7(), p_subject, p_meter, u.run, u.during * p_during, p_cause, p_ref, usage_close_no(p_org, lower(u.during * p_during))
+  from billable_segments u
+  where u.org_id = p_org and u.subject_id = p_subject and u.meter = p_meter and (p_run = 0 or u.run = p_run)
+    and u.during && p_during and not upper_inf(u.during * p_during);
+  get diagnostics n = row_count;
+  return n;
+end $$;
+
 CREATE FUNCTION public.immutable_table(t text) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -125,6 +204,46 @@ begin
   return new;
 end $$;
 
+CREATE FUNCTION public.lift_usage(p_org uuid, p_subject uuid, p_meter text, p_during tstzrange, p_causes text[]) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'public', 'pg_temp'
+    AS $$
+declare
+  x usage_exclusions;
+  n integer := 0;
+begin
+  perform usage_wall(p_org);
+  for x in select * from usage_exclusions where org_id = p_org and subject_id = p_subject and meter = p_meter
+    and lifted_at is null and cause = any(p_causes) and during && p_during
+  loop
+    update usage_exclusions set lifted_at = clock_timestamp(), lifted_close_no = usage_close_no(p_org, lower(x.during * p_during))
+    where org_id = p_org and id = x.id;
+    insert into usage_exclusions (org_id, id, subject_id, meter, run, during, cause, ref, close_no)
+    select p_org, uuid_v7(), p_subject, p_meter, x.run, r, x.cause, x.ref, x.close_no
+    from unnest(tstzmultirange(x.during) - tstzmultirange(p_during)) r;
+    n := n + 1;
+  end loop;
+  return n;
+end $$;
+
+CREATE FUNCTION public.lock_meter(p_subject uuid, p_meter text) RETURNS void
+    LANGUAGE sql
+    AS $$
+  select pg_advisory_xact_lock(hashtextextended('tranche usage ' || p_subject || p_meter, 0))
+$$;
+
+CREATE FUNCTION public.month_end(at timestamp with time zone) RETURNS timestamp with time zone
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS $$
+  select (date_trunc('month', at at time zone 'UTC') + interval '1 month') at time zone 'UTC'
+$$;
+
+CREATE FUNCTION public.month_of(at timestamp with time zone) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS $$
+  select (extract(year from at at time zone 'UTC') * 100 + extract(month from at at time zone 'UTC'))::int::text
+$$;
+
 CREATE FUNCTION public.quota_claims_count() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'public', 'pg_temp'
@@ -147,6 +266,54 @@ begin
     using errcode = 'restrict_violation', constraint = 'immutable';
 end $$;
 
+CREATE FUNCTION public.seal_usage(p_org uuid, p_subject uuid, p_meter text, p_until timestamp with time zone) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'public', 'pg_temp'
+    AS $$
+declare
+  s usage_segments;
+  edge timestamptz;
+  n integer := 0;
+begin
+  perform usage_wall(p_org);
+  perform lock_meter(p_subject, p_meter);
+  loop
+    select * into s from usage_segments where org_id = p_org and subject_id = p_subject and meter = p_meter and upper_inf(during);
+    exit when not found;
+    edge := month_end(lower(s.during));
+    exit when edge >= p_until;
+    update usage_segments set during = tstzrange(lower(during), edge, '[)'), close_reason = 'month_seal', revision = revision + 1
+    where org_id = s.org_id and id = s.id;
+    if s.subject_kind = 'instance' and s.price_book_id is not null then
+      s.price_book_id := coalesce((select b.price_book_id from organization_price_books b where b.org_id = p_org and b.during @> edge),
+        s.price_book_id);
+    end if;
+    s.id := uuid_v7();
+    s.seq := s.seq + 1;
+    s.open_reason := 'month_seal';
+    s.recorded_at := clock_timestamp();
+    s.revision := 1;
+    s.billing_period := to_char(edge at time zone 'UTC', 'YYYY-MM');
+    s.close_no := usage_close_no(p_org, edge);
+    s.during := tstzrange(edge, null, '[)');
+    insert into usage_segments select s.*;
+    n := n + 1;
+  end loop;
+  return n;
+end $$;
+
+CREATE FUNCTION public.spot_prices_append() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+begin
+  if new.effective_from < biz_at(clock_timestamp() - interval '10 seconds') or exists (select 1 from spot_prices p where p.region_id = new.region_id
+      and p.sku_id = new.sku_id and p.currency = new.currency and p.effective_from >= new.effective_from) then
+    raise exception 'a spot price begins after the newest one and not in the past'
+      using errcode = 'restrict_violation', constraint = 'spot_prices_append';
+  end if;
+  return new;
+end $$;
+
 CREATE FUNCTION public.tenant_table(t text) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -158,6 +325,32 @@ begin
   execute format('create policy %I on %I to tranche_org using (%s) with check (%s)', t || '_org', t, tenant, tenant);
   execute format('create policy %I on %I to tranche_system, tranche_owner using (true) with check (true)', t || '_system', t);
 end $$;
+
+CREATE FUNCTION public.usage_close_no(p_org uuid, p_at timestamp with time zone) RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+declare n integer;
+begin
+  select case when p_at < closed_until then close_no else 0 end into n from billing_accounts where org_id = p_org for share;
+  return coalesce(n, 0);
+end $$;
+
+CREATE FUNCTION public.usage_wall(p_org uuid) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+  if coalesce(current_setting('tranche.org_id', true), '') not in ('', p_org::text) then
+    raise exception 'usage of another organization' using errcode = 'insufficient_privilege';
+  end if;
+end $$;
+
+CREATE FUNCTION public.uuid_v7() RETURNS uuid
+    LANGUAGE sql PARALLEL SAFE
+    AS $$
+  select encode(set_byte(b, 6, (get_byte(b, 6) & 15) | 112), 'hex')::uuid
+  from (select substring(int8send((extract(epoch from clock_timestamp()) * 1000)::bigint) from 3)
+    || substring(uuid_send(gen_random_uuid()) from 7) as b) as x
+$$;
 
 CREATE TABLE public.api_keys (
     org_id uuid NOT NULL,
@@ -227,6 +420,146 @@ ALTER TABLE public.audit_log ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     NO MAXVALUE
     CACHE 1
 );
+
+CREATE TABLE public.usage_exclusions (
+    org_id uuid NOT NULL,
+    id uuid NOT NULL,
+    subject_id uuid NOT NULL,
+    meter text NOT NULL,
+    run integer NOT NULL,
+    during tstzrange NOT NULL,
+    cause text NOT NULL,
+    ref uuid,
+    close_no integer DEFAULT 0 NOT NULL,
+    recorded_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    lifted_at timestamp with time zone,
+    lifted_close_no integer,
+    CONSTRAINT usage_exclusions_bounds CHECK (((NOT isempty(during)) AND lower_inc(during) AND (NOT upper_inc(during)) AND (NOT lower_inf(during)) AND (NOT upper_inf(during)))),
+    CONSTRAINT usage_exclusions_lifted CHECK (((lifted_at IS NULL) = (lifted_close_no IS NULL)))
+);
+
+ALTER TABLE ONLY public.usage_exclusions FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.usage_segments (
+    org_id uuid NOT NULL,
+    id uuid NOT NULL,
+    subject_kind text NOT NULL,
+    subject_id uuid NOT NULL,
+    project_id uuid NOT NULL,
+    meter text NOT NULL,
+    start_id uuid NOT NULL,
+    seq bigint NOT NULL,
+    run integer DEFAULT 0 NOT NULL,
+    assignment_id uuid,
+    units bigint NOT NULL,
+    sku_id uuid NOT NULL,
+    sku_snapshot jsonb NOT NULL,
+    price_book_id uuid,
+    locked_price_version_id uuid,
+    pricing_kind text DEFAULT 'on_demand'::text NOT NULL,
+    region text NOT NULL,
+    isolation_gpu text NOT NULL,
+    isolation_host text NOT NULL,
+    subject_name text NOT NULL,
+    labels jsonb DEFAULT '{}'::jsonb NOT NULL,
+    open_reason text NOT NULL,
+    close_reason text DEFAULT ''::text NOT NULL,
+    fault_party text DEFAULT ''::text NOT NULL,
+    evidence jsonb DEFAULT '{}'::jsonb NOT NULL,
+    simulated boolean DEFAULT false NOT NULL,
+    recorded_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    billing_period text NOT NULL,
+    close_no integer DEFAULT 0 NOT NULL,
+    during tstzrange NOT NULL,
+    revision bigint DEFAULT 1 NOT NULL,
+    CONSTRAINT usage_segments_bounds CHECK (((NOT isempty(during)) AND lower_inc(during) AND (NOT upper_inc(during)) AND (NOT lower_inf(during)))),
+    CONSTRAINT usage_segments_month CHECK ((replace(billing_period, '-'::text, ''::text) = public.month_of(lower(during)))),
+    CONSTRAINT usage_segments_one_month CHECK ((upper_inf(during) OR (upper(during) <= public.month_end(lower(during))))),
+    CONSTRAINT usage_segments_period CHECK ((billing_period ~ '^\d{4}-\d{2}$'::text)),
+    CONSTRAINT usage_segments_pricing CHECK ((pricing_kind = ANY (ARRAY['on_demand'::text, 'reserved'::text, 'spot'::text]))),
+    CONSTRAINT usage_segments_units CHECK ((units > 0))
+);
+
+ALTER TABLE ONLY public.usage_segments FORCE ROW LEVEL SECURITY;
+
+CREATE VIEW public.billable_segments WITH (security_invoker='true') AS
+ SELECT u.org_id,
+    u.id,
+    u.id AS segment_id,
+    u.subject_kind,
+    u.subject_id,
+    u.project_id,
+    u.meter,
+    u.start_id,
+    u.seq,
+    u.run,
+    u.assignment_id,
+    u.units,
+    u.sku_id,
+    u.sku_snapshot,
+    u.price_book_id,
+    u.locked_price_version_id,
+    u.pricing_kind,
+    u.region,
+    u.isolation_gpu,
+    u.isolation_host,
+    u.subject_name,
+    u.labels,
+    u.open_reason,
+    u.close_reason,
+    u.fault_party,
+    u.simulated,
+    u.recorded_at,
+    u.billing_period,
+    u.close_no,
+    u.during
+   FROM public.usage_segments u
+  WHERE (NOT (EXISTS ( SELECT 1
+           FROM public.usage_exclusions x
+          WHERE ((x.org_id = u.org_id) AND (x.subject_id = u.subject_id) AND (x.meter = u.meter) AND (x.lifted_at IS NULL) AND (x.during && u.during)))))
+UNION ALL
+ SELECT u.org_id,
+        CASE
+            WHEN (p.n = 1) THEN u.id
+            ELSE (md5(((u.id)::text || p.n)))::uuid
+        END AS id,
+    u.id AS segment_id,
+    u.subject_kind,
+    u.subject_id,
+    u.project_id,
+    u.meter,
+    u.start_id,
+    u.seq,
+    u.run,
+    u.assignment_id,
+    u.units,
+    u.sku_id,
+    u.sku_snapshot,
+    u.price_book_id,
+    u.locked_price_version_id,
+    u.pricing_kind,
+    u.region,
+    u.isolation_gpu,
+    u.isolation_host,
+    u.subject_name,
+    u.labels,
+    u.open_reason,
+    u.close_reason,
+    u.fault_party,
+    u.simulated,
+    u.recorded_at,
+    u.billing_period,
+    u.close_no,
+    p.during
+   FROM ((( SELECT usage_exclusions.org_id,
+            usage_exclusions.subject_id,
+            usage_exclusions.meter,
+            range_agg(usage_exclusions.during) AS gone
+           FROM public.usage_exclusions
+          WHERE (usage_exclusions.lifted_at IS NULL)
+          GROUP BY usage_exclusions.org_id, usage_exclusions.subject_id, usage_exclusions.meter) x
+     JOIN public.usage_segments u ON (((u.org_id = x.org_id) AND (u.subject_id = x.subject_id) AND (u.meter = x.meter) AND (u.during && x.gone))))
+     CROSS JOIN LATERAL unnest((tstzmultirange(u.during) - x.gone)) WITH ORDINALITY p(during, n));
 
 CREATE TABLE public.billing_accounts (
     org_id uuid NOT NULL,
@@ -298,6 +631,102 @@ CREATE TABLE public.claims (
 );
 
 ALTER TABLE ONLY public.claims FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.contract_steps (
+    org_id uuid NOT NULL,
+    contract_id uuid NOT NULL,
+    no integer NOT NULL,
+    step integer NOT NULL,
+    up_to numeric(38,12),
+    amount numeric(24,12) NOT NULL,
+    CONSTRAINT contract_steps_amount CHECK ((amount >= (0)::numeric)),
+    CONSTRAINT contract_steps_step CHECK (((step >= 1) AND (step <= 100))),
+    CONSTRAINT contract_steps_up_to CHECK ((up_to > (0)::numeric))
+);
+
+ALTER TABLE ONLY public.contract_steps FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.contract_terms (
+    org_id uuid NOT NULL,
+    contract_id uuid NOT NULL,
+    no integer NOT NULL,
+    kind text NOT NULL,
+    name text DEFAULT ''::text NOT NULL,
+    offer text DEFAULT ''::text NOT NULL,
+    scope_meter text DEFAULT ''::text NOT NULL,
+    scope_family text DEFAULT ''::text NOT NULL,
+    scope_sku uuid,
+    price numeric(24,12),
+    tiering text DEFAULT ''::text NOT NULL,
+    package_size numeric(38,12),
+    ppm bigint,
+    quantity numeric(38,0),
+    micros bigint,
+    hours bigint,
+    amount_minor bigint,
+    during tstzrange NOT NULL,
+    cancelled_at timestamp with time zone,
+    CONSTRAINT contract_terms_amount CHECK ((amount_minor > 0)),
+    CONSTRAINT contract_terms_hours CHECK (((hours >= 1) AND (hours <= 744))),
+    CONSTRAINT contract_terms_kind CHECK ((kind = ANY (ARRAY['price'::text, 'discount'::text, 'free_quota'::text, 'minimum'::text, 'cap'::text, 'commitment'::text, 'fixed_discount'::text]))),
+    CONSTRAINT contract_terms_micros CHECK ((micros > 0)),
+    CONSTRAINT contract_terms_package CHECK ((package_size > (0)::numeric)),
+    CONSTRAINT contract_terms_ppm CHECK (((ppm >= 1) AND (ppm <= 1000000))),
+    CONSTRAINT contract_terms_price CHECK ((price >= (0)::numeric)),
+    CONSTRAINT contract_terms_quantity CHECK ((quantity > (0)::numeric)),
+    CONSTRAINT contract_terms_tiering CHECK ((tiering = ANY (ARRAY[''::text, 'graduated'::text, 'volume'::text, 'package'::text]))),
+    CONSTRAINT contract_terms_value CHECK (((num_nonnulls(price, ppm, quantity, micros, hours, amount_minor) = 1) AND
+CASE kind
+    WHEN 'price'::text THEN ((price IS NOT NULL) AND (scope_sku IS NOT NULL) AND (scope_meter <> ''::text))
+    WHEN 'discount'::text THEN (ppm IS NOT NULL)
+    WHEN 'free_quota'::text THEN ((quantity IS NOT NULL) AND (scope_meter <> ''::text))
+    WHEN 'minimum'::text THEN (micros IS NOT NULL)
+    WHEN 'cap'::text THEN (hours IS NOT NULL)
+    ELSE (amount_minor IS NOT NULL)
+END))
+);
+
+ALTER TABLE ONLY public.contract_terms FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.contracts (
+    org_id uuid NOT NULL,
+    id uuid NOT NULL,
+    name text NOT NULL,
+    currency text NOT NULL,
+    during tstzrange NOT NULL,
+    created_by text DEFAULT ''::text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    cancelled_at timestamp with time zone,
+    ended_by text DEFAULT ''::text NOT NULL,
+    revision bigint DEFAULT 1 NOT NULL,
+    CONSTRAINT contracts_bounds CHECK (((NOT isempty(during)) AND lower_inc(during) AND (NOT upper_inc(during)) AND (NOT lower_inf(during)))),
+    CONSTRAINT contracts_currency CHECK ((currency ~ '^[A-Z]{3}$'::text))
+);
+
+ALTER TABLE ONLY public.contracts FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.discrepancies (
+    org_id uuid NOT NULL,
+    id uuid NOT NULL,
+    subject_id uuid NOT NULL,
+    subject_name text NOT NULL,
+    meter text NOT NULL,
+    run integer NOT NULL,
+    billing_period text NOT NULL,
+    during tstzrange NOT NULL,
+    evidence jsonb DEFAULT '{}'::jsonb NOT NULL,
+    status text DEFAULT 'open'::text NOT NULL,
+    verdict text DEFAULT ''::text NOT NULL,
+    reason text DEFAULT ''::text NOT NULL,
+    resolved_by text DEFAULT ''::text NOT NULL,
+    opened_at timestamp with time zone NOT NULL,
+    resolved_at timestamp with time zone,
+    CONSTRAINT discrepancies_resolved CHECK (((status = 'resolved'::text) = ((resolved_at IS NOT NULL) AND (verdict <> ''::text) AND (reason <> ''::text)))),
+    CONSTRAINT discrepancies_status CHECK ((status = ANY (ARRAY['open'::text, 'resolved'::text]))),
+    CONSTRAINT discrepancies_verdict CHECK ((verdict = ANY (ARRAY[''::text, 'billed'::text, 'proven'::text])))
+);
+
+ALTER TABLE ONLY public.discrepancies FORCE ROW LEVEL SECURITY;
 
 CREATE TABLE public.events (
     id bigint NOT NULL,
@@ -613,6 +1042,19 @@ CREATE TABLE public.invoice_numbers (
     last_at timestamp with time zone
 );
 
+CREATE TABLE public.invoice_run_targets (
+    run_id uuid NOT NULL,
+    org_id uuid NOT NULL,
+    status text DEFAULT 'pending'::text NOT NULL,
+    attempts integer DEFAULT 0 NOT NULL,
+    problem_code text DEFAULT ''::text NOT NULL,
+    problem_detail text DEFAULT ''::text NOT NULL,
+    finished_at timestamp with time zone,
+    CONSTRAINT invoice_run_targets_status CHECK ((status = ANY (ARRAY['pending'::text, 'done'::text, 'failed'::text])))
+);
+
+ALTER TABLE ONLY public.invoice_run_targets FORCE ROW LEVEL SECURITY;
+
 CREATE TABLE public.invoice_runs (
     id uuid NOT NULL,
     period text NOT NULL,
@@ -620,7 +1062,9 @@ CREATE TABLE public.invoice_runs (
     created_by text DEFAULT ''::text NOT NULL,
     created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     finished_at timestamp with time zone,
-    result jsonb DEFAULT '{}'::jsonb NOT NULL
+    result jsonb DEFAULT '{}'::jsonb NOT NULL,
+    next_wake_at timestamp with time zone,
+    CONSTRAINT invoice_runs_status CHECK ((status = ANY (ARRAY['running'::text, 'succeeded'::text, 'failed'::text])))
 );
 
 CREATE TABLE public.invoice_taxes (
@@ -931,6 +1375,18 @@ CREATE TABLE public.price_books (
     CONSTRAINT price_books_currency CHECK ((currency ~ '^[A-Z]{3}$'::text))
 );
 
+CREATE TABLE public.price_steps (
+    price_version_id uuid NOT NULL,
+    sku_id uuid NOT NULL,
+    meter text NOT NULL,
+    step integer NOT NULL,
+    up_to numeric(38,12),
+    amount numeric(24,12) NOT NULL,
+    CONSTRAINT price_steps_amount CHECK ((amount >= (0)::numeric)),
+    CONSTRAINT price_steps_step CHECK (((step >= 1) AND (step <= 100))),
+    CONSTRAINT price_steps_up_to CHECK ((up_to > (0)::numeric))
+);
+
 CREATE TABLE public.price_versions (
     id uuid NOT NULL,
     price_book_id uuid NOT NULL,
@@ -945,7 +1401,12 @@ CREATE TABLE public.prices (
     sku_id uuid NOT NULL,
     meter text NOT NULL,
     amount numeric(24,12) NOT NULL,
-    CONSTRAINT prices_amount CHECK ((amount >= (0)::numeric))
+    tiering text DEFAULT ''::text NOT NULL,
+    package_size numeric(38,12),
+    CONSTRAINT prices_amount CHECK ((amount >= (0)::numeric)),
+    CONSTRAINT prices_meter CHECK ((meter = ANY (ARRAY['gpu'::text, 'gpu_retained'::text, 'ip'::text, 'reservation'::text, 'storage'::text, 'egress'::text]))),
+    CONSTRAINT prices_package CHECK ((((tiering = 'package'::text) = (package_size IS NOT NULL)) AND (COALESCE(package_size, (1)::numeric) > (0)::numeric))),
+    CONSTRAINT prices_tiering CHECK ((tiering = ANY (ARRAY[''::text, 'graduated'::text, 'volume'::text, 'package'::text])))
 );
 
 CREATE TABLE public.projects (
@@ -979,6 +1440,22 @@ CREATE TABLE public.quota_usage (
 
 ALTER TABLE ONLY public.quota_usage FORCE ROW LEVEL SECURITY;
 
+CREATE TABLE public.reconciliations (
+    org_id uuid NOT NULL,
+    day timestamp with time zone NOT NULL,
+    subject_id uuid NOT NULL,
+    meter text NOT NULL,
+    billed_us bigint NOT NULL,
+    proven_us bigint NOT NULL,
+    over_us bigint NOT NULL,
+    under_us bigint NOT NULL,
+    leakage_us bigint NOT NULL,
+    reasons jsonb DEFAULT '{}'::jsonb NOT NULL,
+    recorded_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+ALTER TABLE ONLY public.reconciliations FORCE ROW LEVEL SECURITY;
+
 CREATE TABLE public.regions (
     id text NOT NULL,
     created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
@@ -997,6 +1474,32 @@ CREATE TABLE public.registry_logins (
 );
 
 ALTER TABLE ONLY public.registry_logins FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.reservations (
+    org_id uuid NOT NULL,
+    id uuid NOT NULL,
+    project_id uuid NOT NULL,
+    name text NOT NULL,
+    offer_id text NOT NULL,
+    sku_id uuid NOT NULL,
+    family text NOT NULL,
+    region_id text NOT NULL,
+    units bigint NOT NULL,
+    price_book_id uuid NOT NULL,
+    locked_price_version_id uuid,
+    simulated boolean DEFAULT false NOT NULL,
+    during tstzrange NOT NULL,
+    next_at timestamp with time zone,
+    created_by text DEFAULT ''::text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    cancelled_at timestamp with time zone,
+    ended_by text DEFAULT ''::text NOT NULL,
+    revision bigint DEFAULT 1 NOT NULL,
+    CONSTRAINT reservations_bounds CHECK (((NOT isempty(during)) AND lower_inc(during) AND (NOT upper_inc(during)) AND (NOT lower_inf(during)) AND (NOT upper_inf(during)))),
+    CONSTRAINT reservations_units CHECK (((units >= 1) AND (units <= 1000000)))
+);
+
+ALTER TABLE ONLY public.reservations FORCE ROW LEVEL SECURITY;
 
 CREATE TABLE public.run_proofs (
     org_id uuid NOT NULL,
@@ -1057,6 +1560,18 @@ CREATE TABLE public.slice_samples (
 
 ALTER TABLE ONLY public.slice_samples FORCE ROW LEVEL SECURITY;
 
+CREATE TABLE public.spot_prices (
+    region_id text NOT NULL,
+    sku_id uuid NOT NULL,
+    currency text NOT NULL,
+    effective_from timestamp with time zone NOT NULL,
+    amount numeric(24,12) NOT NULL,
+    created_by text DEFAULT ''::text NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT spot_prices_amount CHECK ((amount >= (0)::numeric)),
+    CONSTRAINT spot_prices_currency CHECK ((currency ~ '^[A-Z]{3}$'::text))
+);
+
 CREATE TABLE public.ssh_authorities (
     id uuid NOT NULL,
     public_key text NOT NULL,
@@ -1067,45 +1582,18 @@ CREATE TABLE public.ssh_authorities (
     CONSTRAINT ssh_authorities_live CHECK (((NOT current) OR (retired_at IS NULL)))
 );
 
-CREATE TABLE public.usage_segments (
+CREATE TABLE public.usage_checkpoints (
     org_id uuid NOT NULL,
-    id uuid NOT NULL,
-    subject_kind text NOT NULL,
-    subject_id uuid NOT NULL,
-    project_id uuid NOT NULL,
-    meter text NOT NULL,
-    start_id uuid NOT NULL,
-    seq bigint NOT NULL,
-    run integer DEFAULT 0 NOT NULL,
-    assignment_id uuid,
-    units bigint NOT NULL,
-    sku_id uuid NOT NULL,
-    sku_snapshot jsonb NOT NULL,
-    price_book_id uuid,
-    locked_price_version_id uuid,
-    pricing_kind text DEFAULT 'on_demand'::text NOT NULL,
-    region text NOT NULL,
-    isolation_gpu text NOT NULL,
-    isolation_host text NOT NULL,
-    subject_name text NOT NULL,
-    labels jsonb DEFAULT '{}'::jsonb NOT NULL,
-    open_reason text NOT NULL,
-    close_reason text DEFAULT ''::text NOT NULL,
-    fault_party text DEFAULT ''::text NOT NULL,
-    evidence jsonb DEFAULT '{}'::jsonb NOT NULL,
-    simulated boolean DEFAULT false NOT NULL,
-    recorded_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    billing_period text NOT NULL,
-    close_no integer DEFAULT 0 NOT NULL,
-    during tstzrange NOT NULL,
-    revision bigint DEFAULT 1 NOT NULL,
-    CONSTRAINT usage_segments_bounds CHECK (((NOT isempty(during)) AND lower_inc(during) AND (NOT upper_inc(during)) AND (NOT lower_inf(during)))),
-    CONSTRAINT usage_segments_period CHECK ((billing_period ~ '^\d{4}-\d{2}$'::text)),
-    CONSTRAINT usage_segments_pricing CHECK ((pricing_kind = ANY (ARRAY['on_demand'::text, 'reserved'::text, 'spot'::text]))),
-    CONSTRAINT usage_segments_units CHECK ((units > 0))
+    assignment_id uuid NOT NULL,
+    instance_id uuid NOT NULL,
+    run integer NOT NULL,
+    hour timestamp with time zone NOT NULL,
+    from_at timestamp with time zone NOT NULL,
+    to_at timestamp with time zone NOT NULL,
+    CONSTRAINT usage_checkpoints_hour CHECK (((from_at >= hour) AND (to_at <= (hour + '01:00:00'::interval)) AND (from_at < to_at)))
 );
 
-ALTER TABLE ONLY public.usage_segments FORCE ROW LEVEL SECURITY;
+ALTER TABLE ONLY public.usage_checkpoints FORCE ROW LEVEL SECURITY;
 
 ALTER TABLE ONLY public.api_keys
     ADD CONSTRAINT api_keys_id UNIQUE (id);
@@ -1145,6 +1633,31 @@ ALTER TABLE ONLY public.claims
 
 ALTER TABLE ONLY public.claims
     ADD CONSTRAINT claims_pkey PRIMARY KEY (org_id, id);
+
+ALTER TABLE ONLY public.contract_steps
+    ADD CONSTRAINT contract_steps_pkey PRIMARY KEY (org_id, contract_id, no, step);
+
+ALTER TABLE ONLY public.contract_terms
+    ADD CONSTRAINT contract_terms_no_overlap EXCLUDE USING gist (org_id WITH =, kind WITH =, (
+CASE
+    WHEN (kind = ANY (ARRAY['discount'::text, 'fixed_discount'::text])) THEN name
+    ELSE ''::text
+END) WITH =, scope_meter WITH =, scope_family WITH =, COALESCE(scope_sku, '00000000-0000-0000-0000-000000000000'::uuid) WITH =, during WITH &&) WHERE ((cancelled_at IS NULL));
+
+ALTER TABLE ONLY public.contract_terms
+    ADD CONSTRAINT contract_terms_pkey PRIMARY KEY (org_id, contract_id, no);
+
+ALTER TABLE ONLY public.contracts
+    ADD CONSTRAINT contracts_id UNIQUE (id);
+
+ALTER TABLE ONLY public.contracts
+    ADD CONSTRAINT contracts_pkey PRIMARY KEY (org_id, id);
+
+ALTER TABLE ONLY public.discrepancies
+    ADD CONSTRAINT discrepancies_once UNIQUE (org_id, subject_id, meter, during);
+
+ALTER TABLE ONLY public.discrepancies
+    ADD CONSTRAINT discrepancies_pkey PRIMARY KEY (org_id, id);
 
 ALTER TABLE ONLY public.events
     ADD CONSTRAINT events_pkey PRIMARY KEY (tx, id);
@@ -1220,6 +1733,9 @@ ALTER TABLE ONLY public.invoice_lines
 
 ALTER TABLE ONLY public.invoice_numbers
     ADD CONSTRAINT invoice_numbers_pkey PRIMARY KEY (series, year, kind);
+
+ALTER TABLE ONLY public.invoice_run_targets
+    ADD CONSTRAINT invoice_run_targets_pkey PRIMARY KEY (run_id, org_id);
 
 ALTER TABLE ONLY public.invoice_runs
     ADD CONSTRAINT invoice_runs_pkey PRIMARY KEY (id);
@@ -1305,6 +1821,9 @@ ALTER TABLE ONLY public.price_books
 ALTER TABLE ONLY public.price_books
     ADD CONSTRAINT price_books_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY public.price_steps
+    ADD CONSTRAINT price_steps_pkey PRIMARY KEY (price_version_id, sku_id, meter, step);
+
 ALTER TABLE ONLY public.price_versions
     ADD CONSTRAINT price_versions_number UNIQUE (price_book_id, version);
 
@@ -1332,6 +1851,9 @@ ALTER TABLE ONLY public.quota_claims
 ALTER TABLE ONLY public.quota_usage
     ADD CONSTRAINT quota_usage_pkey PRIMARY KEY (org_id);
 
+ALTER TABLE ONLY public.reconciliations
+    ADD CONSTRAINT reconciliations_pkey PRIMARY KEY (org_id, day, subject_id, meter);
+
 ALTER TABLE ONLY public.regions
     ADD CONSTRAINT regions_pkey PRIMARY KEY (id);
 
@@ -1343,6 +1865,12 @@ ALTER TABLE ONLY public.registry_logins
 
 ALTER TABLE ONLY public.registry_logins
     ADD CONSTRAINT registry_logins_registry UNIQUE (org_id, registry);
+
+ALTER TABLE ONLY public.reservations
+    ADD CONSTRAINT reservations_id UNIQUE (id);
+
+ALTER TABLE ONLY public.reservations
+    ADD CONSTRAINT reservations_pkey PRIMARY KEY (org_id, id);
 
 ALTER TABLE ONLY public.run_proofs
     ADD CONSTRAINT run_proofs_pkey PRIMARY KEY (org_id, assignment_id);
@@ -1359,8 +1887,20 @@ ALTER TABLE ONLY public.skus
 ALTER TABLE ONLY public.slice_samples
     ADD CONSTRAINT slice_samples_pkey PRIMARY KEY (host_id, spool_id, ordinal, at);
 
+ALTER TABLE ONLY public.spot_prices
+    ADD CONSTRAINT spot_prices_pkey PRIMARY KEY (region_id, sku_id, currency, effective_from);
+
 ALTER TABLE ONLY public.ssh_authorities
     ADD CONSTRAINT ssh_authorities_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.usage_checkpoints
+    ADD CONSTRAINT usage_checkpoints_pkey PRIMARY KEY (org_id, assignment_id, hour);
+
+ALTER TABLE ONLY public.usage_exclusions
+    ADD CONSTRAINT usage_exclusions_no_overlap EXCLUDE USING gist (org_id WITH =, subject_id WITH =, meter WITH =, during WITH &&) WHERE ((lifted_at IS NULL));
+
+ALTER TABLE ONLY public.usage_exclusions
+    ADD CONSTRAINT usage_exclusions_pkey PRIMARY KEY (org_id, id);
 
 ALTER TABLE ONLY public.usage_segments
     ADD CONSTRAINT usage_segments_id UNIQUE (id);
@@ -1387,6 +1927,10 @@ CREATE INDEX claim_cells_by_claim ON public.claim_cells USING btree (claim_id);
 CREATE INDEX claim_slots_by_gpu ON public.claim_slots USING btree (gpu_id);
 
 CREATE INDEX claims_by_host ON public.claims USING btree (host_id);
+
+CREATE INDEX discrepancies_list ON public.discrepancies USING btree (id DESC);
+
+CREATE INDEX discrepancies_open ON public.discrepancies USING btree (org_id, billing_period) WHERE (status = 'open'::text);
 
 CREATE INDEX events_by_org ON public.events USING btree (org_id, tx, id);
 
@@ -1416,6 +1960,12 @@ CREATE INDEX interruptions_by_instance ON public.interruptions USING btree (org_
 
 CREATE UNIQUE INDEX interruptions_open ON public.interruptions USING btree (instance_id) WHERE (to_at IS NULL);
 
+CREATE INDEX invoice_run_targets_pending ON public.invoice_run_targets USING btree (run_id, attempts, org_id) WHERE (status = 'pending'::text);
+
+CREATE UNIQUE INDEX invoice_runs_one_running ON public.invoice_runs USING btree (period) WHERE (status = 'running'::text);
+
+CREATE INDEX invoice_runs_wake ON public.invoice_runs USING btree (next_wake_at) WHERE (next_wake_at IS NOT NULL);
+
 CREATE UNIQUE INDEX invoices_billed_once ON public.invoices USING btree (org_id, period, close_no) WHERE (live AND (kind = 'usage'::text));
 
 CREATE UNIQUE INDEX mode_changes_open ON public.mode_changes USING btree (gpu_id) WHERE (status = ANY (ARRAY['draining'::text, 'switching'::text]));
@@ -1436,6 +1986,12 @@ CREATE INDEX outbox_unsent_key ON public.outbox USING btree (kind, key) WHERE (s
 
 CREATE UNIQUE INDEX price_books_default ON public.price_books USING btree (currency) WHERE is_default;
 
+CREATE INDEX reconciliations_day ON public.reconciliations USING btree (day);
+
+CREATE INDEX reservations_during ON public.reservations USING gist (org_id, during);
+
+CREATE INDEX reservations_next ON public.reservations USING btree (next_at) WHERE (next_at IS NOT NULL);
+
 CREATE INDEX run_proofs_instance ON public.run_proofs USING btree (org_id, instance_id);
 
 CREATE INDEX slice_samples_age ON public.slice_samples USING btree (at);
@@ -1444,9 +2000,19 @@ CREATE INDEX slice_samples_by_instance ON public.slice_samples USING btree (org_
 
 CREATE UNIQUE INDEX ssh_authorities_current ON public.ssh_authorities USING btree (current) WHERE current;
 
+CREATE INDEX usage_checkpoints_age ON public.usage_checkpoints USING btree (hour);
+
+CREATE INDEX usage_checkpoints_instance ON public.usage_checkpoints USING btree (org_id, instance_id, hour);
+
+CREATE INDEX usage_exclusions_subject ON public.usage_exclusions USING btree (org_id, subject_id, meter);
+
 CREATE UNIQUE INDEX usage_segments_one_open ON public.usage_segments USING btree (subject_id, meter) WHERE upper_inf(during);
 
+CREATE INDEX usage_segments_open ON public.usage_segments USING btree (lower(during)) WHERE upper_inf(during);
+
 CREATE INDEX usage_segments_period ON public.usage_segments USING btree (org_id, billing_period);
+
+CREATE INDEX usage_segments_spot ON public.usage_segments USING btree (org_id, region, sku_id) WHERE (pricing_kind = 'spot'::text);
 
 CREATE INDEX usage_segments_subject ON public.usage_segments USING btree (org_id, subject_id, meter, seq);
 
@@ -1461,6 +2027,20 @@ CREATE TRIGGER claim_slots_unbind AFTER DELETE ON public.claim_slots FOR EACH RO
 CREATE TRIGGER claims_count_host AFTER INSERT OR DELETE OR UPDATE ON public.claims FOR EACH ROW EXECUTE FUNCTION public.claims_count_host();
 
 CREATE TRIGGER claims_unbind AFTER DELETE ON public.claims FOR EACH ROW WHEN ((old.bound_host_id IS NOT NULL)) EXECUTE FUNCTION public.claims_unbind();
+
+CREATE TRIGGER contract_steps_immutable BEFORE DELETE OR UPDATE ON public.contract_steps FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER contract_steps_no_truncate BEFORE TRUNCATE ON public.contract_steps FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER contract_terms_as_contract BEFORE INSERT OR UPDATE ON public.contract_terms FOR EACH ROW EXECUTE FUNCTION public.contract_terms_as_contract();
+
+CREATE TRIGGER contract_terms_ends BEFORE DELETE OR UPDATE ON public.contract_terms FOR EACH ROW EXECUTE FUNCTION public.ends_early_only();
+
+CREATE TRIGGER contract_terms_no_truncate BEFORE TRUNCATE ON public.contract_terms FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER contracts_ends BEFORE DELETE OR UPDATE ON public.contracts FOR EACH ROW EXECUTE FUNCTION public.ends_early_only();
+
+CREATE TRIGGER contracts_no_truncate BEFORE TRUNCATE ON public.contracts FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
 
 CREATE TRIGGER gpu_inventories_immutable BEFORE DELETE OR UPDATE ON public.gpu_inventories FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
 
@@ -1494,6 +2074,12 @@ CREATE TRIGGER line_subjects_guard BEFORE INSERT OR DELETE OR UPDATE ON public.l
 
 CREATE TRIGGER line_subjects_no_truncate BEFORE TRUNCATE ON public.line_subjects FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
 
+CREATE TRIGGER organization_price_books_ends BEFORE DELETE OR UPDATE ON public.organization_price_books FOR EACH ROW EXECUTE FUNCTION public.ends_early_only();
+
+CREATE TRIGGER price_steps_immutable BEFORE DELETE OR UPDATE ON public.price_steps FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER price_steps_no_truncate BEFORE TRUNCATE ON public.price_steps FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
+
 CREATE TRIGGER price_versions_immutable BEFORE DELETE OR UPDATE ON public.price_versions FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
 
 CREATE TRIGGER price_versions_no_truncate BEFORE TRUNCATE ON public.price_versions FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
@@ -1504,9 +2090,19 @@ CREATE TRIGGER prices_no_truncate BEFORE TRUNCATE ON public.prices FOR EACH STAT
 
 CREATE TRIGGER quota_claims_count AFTER INSERT OR DELETE OR UPDATE ON public.quota_claims FOR EACH ROW EXECUTE FUNCTION public.quota_claims_count();
 
+CREATE TRIGGER reservations_ends BEFORE DELETE OR UPDATE ON public.reservations FOR EACH ROW EXECUTE FUNCTION public.ends_early_only();
+
+CREATE TRIGGER reservations_no_truncate BEFORE TRUNCATE ON public.reservations FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
+
 CREATE TRIGGER skus_immutable BEFORE DELETE OR UPDATE ON public.skus FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
 
 CREATE TRIGGER skus_no_truncate BEFORE TRUNCATE ON public.skus FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER spot_prices_append BEFORE INSERT ON public.spot_prices FOR EACH ROW EXECUTE FUNCTION public.spot_prices_append();
+
+CREATE TRIGGER spot_prices_immutable BEFORE DELETE OR UPDATE ON public.spot_prices FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER spot_prices_no_truncate BEFORE TRUNCATE ON public.spot_prices FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
 
 CREATE TRIGGER usage_segments_no_truncate BEFORE TRUNCATE ON public.usage_segments FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
 
@@ -1557,6 +2153,21 @@ ALTER TABLE ONLY public.claims
 
 ALTER TABLE ONLY public.claims
     ADD CONSTRAINT claims_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
+
+ALTER TABLE ONLY public.contract_steps
+    ADD CONSTRAINT contract_steps_term FOREIGN KEY (org_id, contract_id, no) REFERENCES public.contract_terms(org_id, contract_id, no);
+
+ALTER TABLE ONLY public.contract_terms
+    ADD CONSTRAINT contract_terms_contract FOREIGN KEY (org_id, contract_id) REFERENCES public.contracts(org_id, id);
+
+ALTER TABLE ONLY public.contract_terms
+    ADD CONSTRAINT contract_terms_sku FOREIGN KEY (scope_sku) REFERENCES public.skus(id);
+
+ALTER TABLE ONLY public.contracts
+    ADD CONSTRAINT contracts_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
+
+ALTER TABLE ONLY public.discrepancies
+    ADD CONSTRAINT discrepancies_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
 
 ALTER TABLE ONLY public.gpu_bindings
     ADD CONSTRAINT gpu_bindings_gpu FOREIGN KEY (gpu_id) REFERENCES public.gpus(id);
@@ -1648,6 +2259,12 @@ ALTER TABLE ONLY public.invoice_lines
 ALTER TABLE ONLY public.invoice_lines
     ADD CONSTRAINT invoice_lines_sku FOREIGN KEY (sku_id) REFERENCES public.skus(id);
 
+ALTER TABLE ONLY public.invoice_run_targets
+    ADD CONSTRAINT invoice_run_targets_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
+
+ALTER TABLE ONLY public.invoice_run_targets
+    ADD CONSTRAINT invoice_run_targets_run FOREIGN KEY (run_id) REFERENCES public.invoice_runs(id);
+
 ALTER TABLE ONLY public.invoice_taxes
     ADD CONSTRAINT invoice_taxes_invoice FOREIGN KEY (org_id, invoice_id) REFERENCES public.invoices(org_id, id);
 
@@ -1705,6 +2322,9 @@ ALTER TABLE ONLY public.placement_changes
 ALTER TABLE ONLY public.pools
     ADD CONSTRAINT pools_cell FOREIGN KEY (cell_id) REFERENCES public.cells(id);
 
+ALTER TABLE ONLY public.price_steps
+    ADD CONSTRAINT price_steps_price FOREIGN KEY (price_version_id, sku_id, meter) REFERENCES public.prices(price_version_id, sku_id, meter);
+
 ALTER TABLE ONLY public.price_versions
     ADD CONSTRAINT price_versions_book FOREIGN KEY (price_book_id) REFERENCES public.price_books(id);
 
@@ -1723,8 +2343,32 @@ ALTER TABLE ONLY public.quota_claims
 ALTER TABLE ONLY public.quota_usage
     ADD CONSTRAINT quota_usage_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
 
+ALTER TABLE ONLY public.reconciliations
+    ADD CONSTRAINT reconciliations_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
+
 ALTER TABLE ONLY public.registry_logins
     ADD CONSTRAINT registry_logins_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
+
+ALTER TABLE ONLY public.reservations
+    ADD CONSTRAINT reservations_book FOREIGN KEY (price_book_id) REFERENCES public.price_books(id);
+
+ALTER TABLE ONLY public.reservations
+    ADD CONSTRAINT reservations_offer FOREIGN KEY (offer_id) REFERENCES public.offers(id);
+
+ALTER TABLE ONLY public.reservations
+    ADD CONSTRAINT reservations_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
+
+ALTER TABLE ONLY public.reservations
+    ADD CONSTRAINT reservations_project FOREIGN KEY (org_id, project_id) REFERENCES public.projects(org_id, id);
+
+ALTER TABLE ONLY public.reservations
+    ADD CONSTRAINT reservations_region FOREIGN KEY (region_id) REFERENCES public.regions(id);
+
+ALTER TABLE ONLY public.reservations
+    ADD CONSTRAINT reservations_sku FOREIGN KEY (sku_id) REFERENCES public.skus(id);
+
+ALTER TABLE ONLY public.reservations
+    ADD CONSTRAINT reservations_version FOREIGN KEY (locked_price_version_id) REFERENCES public.price_versions(id);
 
 ALTER TABLE ONLY public.run_proofs
     ADD CONSTRAINT run_proofs_assignment FOREIGN KEY (org_id, assignment_id) REFERENCES public.assignments(org_id, id);
@@ -1734,6 +2378,18 @@ ALTER TABLE ONLY public.run_proofs
 
 ALTER TABLE ONLY public.slice_samples
     ADD CONSTRAINT slice_samples_host FOREIGN KEY (host_id) REFERENCES public.hosts(id);
+
+ALTER TABLE ONLY public.spot_prices
+    ADD CONSTRAINT spot_prices_region FOREIGN KEY (region_id) REFERENCES public.regions(id);
+
+ALTER TABLE ONLY public.spot_prices
+    ADD CONSTRAINT spot_prices_sku FOREIGN KEY (sku_id) REFERENCES public.skus(id);
+
+ALTER TABLE ONLY public.usage_checkpoints
+    ADD CONSTRAINT usage_checkpoints_assignment FOREIGN KEY (org_id, assignment_id) REFERENCES public.assignments(org_id, id);
+
+ALTER TABLE ONLY public.usage_exclusions
+    ADD CONSTRAINT usage_exclusions_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
 
 ALTER TABLE ONLY public.usage_segments
     ADD CONSTRAINT usage_segments_book FOREIGN KEY (price_book_id) REFERENCES public.price_books(id);
@@ -1792,6 +2448,30 @@ CREATE POLICY claims_org ON public.claims TO tranche_org USING ((org_id = (NULLI
 
 CREATE POLICY claims_system ON public.claims TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
 
+ALTER TABLE public.contract_steps ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY contract_steps_org ON public.contract_steps TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY contract_steps_system ON public.contract_steps TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.contract_terms ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY contract_terms_org ON public.contract_terms TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY contract_terms_system ON public.contract_terms TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.contracts ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY contracts_org ON public.contracts TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY contracts_system ON public.contracts TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.discrepancies ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY discrepancies_org ON public.discrepancies TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY discrepancies_system ON public.discrepancies TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
 ALTER TABLE public.events ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY events_org ON public.events TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
@@ -1839,6 +2519,12 @@ ALTER TABLE public.invoice_lines ENABLE ROW LEVEL SECURITY;
 CREATE POLICY invoice_lines_org ON public.invoice_lines TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
 
 CREATE POLICY invoice_lines_system ON public.invoice_lines TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.invoice_run_targets ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY invoice_run_targets_org ON public.invoice_run_targets TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY invoice_run_targets_system ON public.invoice_run_targets TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
 
 ALTER TABLE public.invoice_taxes ENABLE ROW LEVEL SECURITY;
 
@@ -1906,11 +2592,23 @@ CREATE POLICY quota_usage_org ON public.quota_usage TO tranche_org USING ((org_i
 
 CREATE POLICY quota_usage_system ON public.quota_usage TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
 
+ALTER TABLE public.reconciliations ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY reconciliations_org ON public.reconciliations TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY reconciliations_system ON public.reconciliations TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
 ALTER TABLE public.registry_logins ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY registry_logins_org ON public.registry_logins TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
 
 CREATE POLICY registry_logins_system ON public.registry_logins TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.reservations ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY reservations_org ON public.reservations TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY reservations_system ON public.reservations TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
 
 ALTER TABLE public.run_proofs ENABLE ROW LEVEL SECURITY;
 
@@ -1923,6 +2621,18 @@ ALTER TABLE public.slice_samples ENABLE ROW LEVEL SECURITY;
 CREATE POLICY slice_samples_org ON public.slice_samples TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
 
 CREATE POLICY slice_samples_system ON public.slice_samples TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.usage_checkpoints ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY usage_checkpoints_org ON public.usage_checkpoints TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY usage_checkpoints_system ON public.usage_checkpoints TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.usage_exclusions ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY usage_exclusions_org ON public.usage_exclusions TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY usage_exclusions_system ON public.usage_exclusions TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
 
 ALTER TABLE public.usage_segments ENABLE ROW LEVEL SECURITY;
 
@@ -1952,6 +2662,12 @@ GRANT ALL ON FUNCTION public.claims_count_host() TO tranche_system;
 GRANT ALL ON FUNCTION public.claims_unbind() TO tranche_org;
 GRANT ALL ON FUNCTION public.claims_unbind() TO tranche_system;
 
+GRANT ALL ON FUNCTION public.close_usage(p_org uuid, p_subject uuid, p_meter text, p_run integer, p_at timestamp with time zone, p_reason text, p_party text) TO tranche_org;
+GRANT ALL ON FUNCTION public.close_usage(p_org uuid, p_subject uuid, p_meter text, p_run integer, p_at timestamp with time zone, p_reason text, p_party text) TO tranche_system;
+
+GRANT ALL ON FUNCTION public.exclude_usage(p_org uuid, p_subject uuid, p_meter text, p_run integer, p_during tstzrange, p_cause text, p_ref uuid) TO tranche_org;
+GRANT ALL ON FUNCTION public.exclude_usage(p_org uuid, p_subject uuid, p_meter text, p_run integer, p_during tstzrange, p_cause text, p_ref uuid) TO tranche_system;
+
 REVOKE ALL ON FUNCTION public.immutable_table(t text) FROM PUBLIC;
 
 GRANT ALL ON FUNCTION public.invoice_parts_guard() TO tranche_org;
@@ -1966,13 +2682,37 @@ GRANT ALL ON FUNCTION public.ledger_journal_balances() TO tranche_system;
 GRANT ALL ON FUNCTION public.ledger_journal_closed() TO tranche_org;
 GRANT ALL ON FUNCTION public.ledger_journal_closed() TO tranche_system;
 
+REVOKE ALL ON FUNCTION public.lift_usage(p_org uuid, p_subject uuid, p_meter text, p_during tstzrange, p_causes text[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.lift_usage(p_org uuid, p_subject uuid, p_meter text, p_during tstzrange, p_causes text[]) TO tranche_system;
+
+GRANT ALL ON FUNCTION public.lock_meter(p_subject uuid, p_meter text) TO tranche_org;
+GRANT ALL ON FUNCTION public.lock_meter(p_subject uuid, p_meter text) TO tranche_system;
+
+GRANT ALL ON FUNCTION public.month_end(at timestamp with time zone) TO tranche_org;
+GRANT ALL ON FUNCTION public.month_end(at timestamp with time zone) TO tranche_system;
+
+GRANT ALL ON FUNCTION public.month_of(at timestamp with time zone) TO tranche_org;
+GRANT ALL ON FUNCTION public.month_of(at timestamp with time zone) TO tranche_system;
+
 GRANT ALL ON FUNCTION public.quota_claims_count() TO tranche_org;
 GRANT ALL ON FUNCTION public.quota_claims_count() TO tranche_system;
 
 GRANT ALL ON FUNCTION public.refuse_change() TO tranche_org;
 GRANT ALL ON FUNCTION public.refuse_change() TO tranche_system;
 
+GRANT ALL ON FUNCTION public.seal_usage(p_org uuid, p_subject uuid, p_meter text, p_until timestamp with time zone) TO tranche_org;
+GRANT ALL ON FUNCTION public.seal_usage(p_org uuid, p_subject uuid, p_meter text, p_until timestamp with time zone) TO tranche_system;
+
 REVOKE ALL ON FUNCTION public.tenant_table(t text) FROM PUBLIC;
+
+GRANT ALL ON FUNCTION public.usage_close_no(p_org uuid, p_at timestamp with time zone) TO tranche_org;
+GRANT ALL ON FUNCTION public.usage_close_no(p_org uuid, p_at timestamp with time zone) TO tranche_system;
+
+GRANT ALL ON FUNCTION public.usage_wall(p_org uuid) TO tranche_org;
+GRANT ALL ON FUNCTION public.usage_wall(p_org uuid) TO tranche_system;
+
+GRANT ALL ON FUNCTION public.uuid_v7() TO tranche_org;
+GRANT ALL ON FUNCTION public.uuid_v7() TO tranche_system;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.api_keys TO tranche_system;
 GRANT SELECT,INSERT ON TABLE public.api_keys TO tranche_org;
@@ -1998,6 +2738,27 @@ GRANT SELECT,INSERT ON TABLE public.audit_log TO tranche_org;
 GRANT USAGE ON SEQUENCE public.audit_log_id_seq TO tranche_system;
 GRANT USAGE ON SEQUENCE public.audit_log_id_seq TO tranche_org;
 
+GRANT SELECT ON TABLE public.usage_exclusions TO tranche_org;
+GRANT SELECT,INSERT ON TABLE public.usage_exclusions TO tranche_system;
+
+GRANT UPDATE(lifted_at) ON TABLE public.usage_exclusions TO tranche_system;
+
+GRANT UPDATE(lifted_close_no) ON TABLE public.usage_exclusions TO tranche_system;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE public.usage_segments TO tranche_system;
+GRANT SELECT ON TABLE public.usage_segments TO tranche_org;
+
+GRANT UPDATE(close_reason) ON TABLE public.usage_segments TO tranche_org;
+
+GRANT UPDATE(fault_party) ON TABLE public.usage_segments TO tranche_org;
+
+GRANT UPDATE(during) ON TABLE public.usage_segments TO tranche_org;
+
+GRANT UPDATE(revision) ON TABLE public.usage_segments TO tranche_org;
+
+GRANT SELECT ON TABLE public.billable_segments TO tranche_org;
+GRANT SELECT ON TABLE public.billable_segments TO tranche_system;
+
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.billing_accounts TO tranche_system;
 GRANT SELECT ON TABLE public.billing_accounts TO tranche_org;
 
@@ -2014,6 +2775,29 @@ GRANT SELECT ON TABLE public.claim_slots TO tranche_org;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.claims TO tranche_system;
 GRANT SELECT ON TABLE public.claims TO tranche_org;
+
+GRANT SELECT ON TABLE public.contract_steps TO tranche_org;
+GRANT SELECT,INSERT ON TABLE public.contract_steps TO tranche_system;
+
+GRANT SELECT ON TABLE public.contract_terms TO tranche_org;
+GRANT SELECT,INSERT ON TABLE public.contract_terms TO tranche_system;
+
+GRANT UPDATE(during) ON TABLE public.contract_terms TO tranche_system;
+
+GRANT UPDATE(cancelled_at) ON TABLE public.contract_terms TO tranche_system;
+
+GRANT SELECT ON TABLE public.contracts TO tranche_org;
+GRANT SELECT,INSERT ON TABLE public.contracts TO tranche_system;
+
+GRANT UPDATE(during) ON TABLE public.contracts TO tranche_system;
+
+GRANT UPDATE(cancelled_at) ON TABLE public.contracts TO tranche_system;
+
+GRANT UPDATE(ended_by) ON TABLE public.contracts TO tranche_system;
+
+GRANT UPDATE(revision) ON TABLE public.contracts TO tranche_system;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE public.discrepancies TO tranche_system;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.events TO tranche_system;
 GRANT SELECT,INSERT ON TABLE public.events TO tranche_org;
@@ -2109,6 +2893,8 @@ GRANT SELECT ON TABLE public.invoice_lines TO tranche_org;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.invoice_numbers TO tranche_system;
 
+GRANT SELECT,INSERT,UPDATE ON TABLE public.invoice_run_targets TO tranche_system;
+
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.invoice_runs TO tranche_system;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.invoice_taxes TO tranche_system;
@@ -2154,8 +2940,10 @@ GRANT UPDATE(revision) ON TABLE public.operations TO tranche_org;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.operator_keys TO tranche_system;
 
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.organization_price_books TO tranche_system;
+GRANT SELECT,INSERT ON TABLE public.organization_price_books TO tranche_system;
 GRANT SELECT ON TABLE public.organization_price_books TO tranche_org;
+
+GRANT UPDATE(during) ON TABLE public.organization_price_books TO tranche_system;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.organizations TO tranche_system;
 GRANT SELECT ON TABLE public.organizations TO tranche_org;
@@ -2177,6 +2965,9 @@ GRANT SELECT ON TABLE public.pools TO tranche_org;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.price_books TO tranche_system;
 GRANT SELECT ON TABLE public.price_books TO tranche_org;
 
+GRANT SELECT ON TABLE public.price_steps TO tranche_org;
+GRANT SELECT,INSERT ON TABLE public.price_steps TO tranche_system;
+
 GRANT SELECT,INSERT ON TABLE public.price_versions TO tranche_system;
 GRANT SELECT ON TABLE public.price_versions TO tranche_org;
 
@@ -2194,6 +2985,8 @@ GRANT SELECT ON TABLE public.quota_usage TO tranche_org;
 
 GRANT UPDATE(org_id) ON TABLE public.quota_usage TO tranche_org;
 
+GRANT SELECT,INSERT,UPDATE ON TABLE public.reconciliations TO tranche_system;
+
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.regions TO tranche_system;
 GRANT SELECT ON TABLE public.regions TO tranche_org;
 
@@ -2210,6 +3003,19 @@ GRANT UPDATE(revision) ON TABLE public.registry_logins TO tranche_org;
 
 GRANT UPDATE(updated_at) ON TABLE public.registry_logins TO tranche_org;
 
+GRANT SELECT,INSERT ON TABLE public.reservations TO tranche_org;
+GRANT SELECT,INSERT ON TABLE public.reservations TO tranche_system;
+
+GRANT UPDATE(during) ON TABLE public.reservations TO tranche_system;
+
+GRANT UPDATE(next_at) ON TABLE public.reservations TO tranche_system;
+
+GRANT UPDATE(cancelled_at) ON TABLE public.reservations TO tranche_system;
+
+GRANT UPDATE(ended_by) ON TABLE public.reservations TO tranche_system;
+
+GRANT UPDATE(revision) ON TABLE public.reservations TO tranche_system;
+
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.run_proofs TO tranche_system;
 GRANT SELECT ON TABLE public.run_proofs TO tranche_org;
 
@@ -2219,16 +3025,11 @@ GRANT SELECT ON TABLE public.skus TO tranche_org;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.slice_samples TO tranche_system;
 GRANT SELECT ON TABLE public.slice_samples TO tranche_org;
 
+GRANT SELECT ON TABLE public.spot_prices TO tranche_org;
+GRANT SELECT,INSERT ON TABLE public.spot_prices TO tranche_system;
+
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.ssh_authorities TO tranche_system;
 
-GRANT SELECT,INSERT,UPDATE ON TABLE public.usage_segments TO tranche_system;
-GRANT SELECT ON TABLE public.usage_segments TO tranche_org;
-
-GRANT UPDATE(close_reason) ON TABLE public.usage_segments TO tranche_org;
-
-GRANT UPDATE(fault_party) ON TABLE public.usage_segments TO tranche_org;
-
-GRANT UPDATE(during) ON TABLE public.usage_segments TO tranche_org;
-
-GRANT UPDATE(revision) ON TABLE public.usage_segments TO tranche_org;
+GRANT SELECT ON TABLE public.usage_checkpoints TO tranche_org;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.usage_checkpoints TO tranche_system;
 

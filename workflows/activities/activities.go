@@ -28,6 +28,7 @@ type Steps interface {
 	Advance(ctx context.Context, inst id.Instance) (app.Outcome, error)
 	AdvanceHost(ctx context.Context, h id.Host) (app.Outcome, error)
 	AdvanceGPU(ctx context.Context, g id.GPU) (app.Outcome, error)
+	AdvanceInvoiceRun(ctx context.Context, run id.Request) (app.Outcome, error)
 }
 
 // Activities are the steps as Temporal calls them.
@@ -63,6 +64,16 @@ func (a *Activities) AdvanceGPU(ctx context.Context, key string) (Result, error)
 		return Result{}, giveUp(err)
 	}
 	out, err := a.Steps.AdvanceGPU(ctx, g)
+	return a.result(out), retryable(err)
+}
+
+// AdvanceInvoiceRun invoices the next organizations of a run.
+func (a *Activities) AdvanceInvoiceRun(ctx context.Context, key string) (Result, error) {
+	run, err := id.Parse[id.Request](key)
+	if err != nil {
+		return Result{}, giveUp(err)
+	}
+	out, err := a.Steps.AdvanceInvoiceRun(ctx, run)
 	return a.result(out), retryable(err)
 }
 
