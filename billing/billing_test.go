@@ -189,15 +189,15 @@ func TestInvoiceAddsUp(t *testing.T) {
 
 func TestFinalizeOnce(t *testing.T) {
 	v := draft(t, lineOf(1, 10))
-	done, err := v.Finalized("TR-2026-000001", start)
+	done, err := v.Finalized("TR-2026-000001", start, time.UTC, 14)
 	require.NoError(t, err)
 	require.Equal(t, billing.Open, done.State)
 	require.Equal(t, v.ContentHash, done.ContentHash, "number and date are not content")
 	require.Equal(t, billing.Draft, v.State)
-	_, err = done.Finalized("TR-2026-000002", start)
+	_, err = done.Finalized("TR-2026-000002", start, time.UTC, 14)
 	require.Equal(t, "state.conflict", fault.CodeOf(err))
 	v.Total = money.NewAmount(9, usd)
-	_, err = v.Finalized("TR-2026-000001", start)
+	_, err = v.Finalized("TR-2026-000001", start, time.UTC, 14)
 	require.Equal(t, fault.Internal, fault.KindOf(err))
 }
 
@@ -231,12 +231,12 @@ func TestNumbers(t *testing.T) {
 	require.Equal(t, "TR-2026-000001", billing.Series{Prefix: "TR", Year: 2026}.Number(1))
 	require.Equal(t, "TR-2026-1234567", billing.Series{Prefix: "TR", Year: 2026}.Number(1234567))
 	newYear := time.Date(2026, 12, 31, 23, 30, 0, 0, time.UTC)
-	require.Equal(t, 2026, billing.SeriesAt("TR", newYear, time.UTC).Year)
-	require.Equal(t, 2027, billing.SeriesAt("TR", newYear, time.FixedZone("CET", 3600)).Year)
+	require.Equal(t, 2026, billing.SeriesAt("TR", billing.UsageInvoice, newYear, time.UTC).Year)
+	require.Equal(t, 2027, billing.SeriesAt("TR", billing.UsageInvoice, newYear, time.FixedZone("CET", 3600)).Year)
 
 	s, n, err := billing.ParseNumber("DE-A-2026-000042")
 	require.NoError(t, err)
-	require.Equal(t, billing.Series{Prefix: "DE-A", Year: 2026}, s)
+	require.Equal(t, billing.Series{Prefix: "DE-A", Kind: billing.UsageInvoice, Year: 2026}, s)
 	require.Equal(t, 42, n)
 	for _, text := range []string{"", "TR-2026-1", "TR-2026-000000", "-2026-000001", "TR-26-000001", "TR-2026-0000001", "TR-2026--00001", "2026-000001"} {
 		_, _, err := billing.ParseNumber(text)

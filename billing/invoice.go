@@ -1,11 +1,9 @@
 package billing
 
 import (
-	"fmt"
 	"math/big"
 	"time"
 
-	"github.com/tranche-cloud/tranche/internal/fault"
 	"github.com/tranche-cloud/tranche/internal/id"
 	"github.com/tranche-cloud/tranche/internal/metering"
 	"github.com/tranche-cloud/tranche/internal/money"
@@ -19,17 +17,21 @@ type State string
 const (
 	Preview State = "preview" // never stored
 	Draft   State = "draft"
-	Open    State = "open" // finalized: numbered and immutable
+	Open    State = "open"    // finalized: numbered and immutable
+	Carried State = "carried" // immutable, never issued: too small, a line of a later invoice has its net
 )
 
 // Action moves a document between states.
 type Action string
 
-// Finalize numbers a draft and makes it immutable.
-const Finalize Action = "finalize"
+// The actions.
+const (
+	Finalize  Action = "finalize"   // numbers a draft and makes it immutable
+	CarryNext Action = "carry_next" // makes it immutable without a number
+)
 
 var transitions = map[State]map[Action]State{
-	Draft: {Finalize: Open},
+	Draft: {Finalize: Open, CarryNext: Carried},
 }
 
 // Next returns the state after an action; false where the action is not allowed.
@@ -38,12 +40,22 @@ func Next(s State, a Action) (State, bool) {
 	return next, ok
 }
 
+// Bank is where a payment goes.
+type Bank struct {
+	Holder string
+	IBAN   string
+	BIC    string
+	Name   string
+}
+
 // Party is the seller or the buyer as printed on a document.
 type Party struct {
-	Name    string
-	Address []string // lines
-	Country string   // ISO 3166-1 alpha-2, "" unknown
-	TaxID   string
+	Name     string
+	Address  []string // lines
+	Country  string   // ISO 3166-1 alpha-2, "" unknown
+	TaxID    string
+	Bank     *Bank  // of a seller, nil for none
+	Endpoint string // of a buyer: where e-invoices go, scheme:id, "" none
 }
 
 // LineKey is the identity of a line within an invoice: usage with equal keys is
@@ -58,7 +70,8 @@ type LineKey struct {
 	IsolationHost string
 	Pricing       PricingKind
 	PriceVersion  id.PriceVersion
-	Tier          int
+	Tier          int    // 1… of a tiered price, 0 flat
+	Variant       string // tells apart what the rest does not: a digest of terms, or a name
 	TaxCategory   string
 }
 
@@ -75,6 +88,8 @@ type Line struct {
 	PricedUnit   string // of UnitPrice, GPU-hour
 	Divisor      int64
 	UnitPrice    money.Price
+	TaxRatePPM   int64      // of the line\'s tax group, with Key.TaxCategory; parts per million
+	Packages     int64      // whole packages charged, of a package price
 	Discounts    []Discount // inside Exact
 	Exact        money.Exact
 	Amount       money.Amount
@@ -111,11 +126,9 @@ type Tax struct {
 	Note     string
 }
 
-// OutsideScope is the tax category of every line as long as no tax table exists:
+// OutsideScope is the tax category of every line of an issuer without a tax table:
 // services outside the scope of tax, rate 0.
 const OutsideScope = "O"
-
-const noTaxTable = "No tax was computed: the issuer has no tax table."
 
 // Kind is what a document is.
 type Kind string
@@ -150,37 +163,52 @@ type Original struct {
 	Size      int64 // bytes
 }
 
+// Refund is what happens with money that was paid on a document that a credit note
+// takes back.
+type Refund string
+
+// The refunds; "" is no decision.
+const (
+	RefundWallet   Refund = "wallet"   // becomes prepaid balance
+	RefundProvider Refund = "provider" // goes back the way it came
+	RefundNone     Refund = "none"     // stays, unapplied, for later documents
+)
+
 // Invoice is a document of one organization for one period. Subtotal is the
 // sum of the lines, Total adds the taxes; all are whole minor units.
 type Invoice struct {
-	ID          id.Invoice // zero in a preview
-	Kind        Kind
-	Issuer      string       // slug of the issuer profile
-	Locale      string       // of captions: en, de, zh
-	Corrects    *DocumentRef // of a credit note
-	Replaces    *DocumentRef // of a re-issue
-	TaxPoint    time.Time    // end of the service period, or receipt of an advance
-	DueOn       time.Time    // a date, zero until open
-	Settlement  Settlement
-	Original    *Original // nil until rendered
-	Notes       []string  // legal mentions, in the document's locale
-	Org         id.Org
-	State       State
-	Number      string // "" until open
-	Period      metering.Interval
-	CloseNo     int
-	Currency    money.Currency
-	Seller      Party
-	Buyer       Party
-	Lines       []Line
-	Taxes       []Tax
-	Subtotal    money.Amount
-	TaxTotal    money.Amount
-	Total       money.Amount
-	Due         money.Amount
-	ContentHash [32]byte
-	CreatedAt   time.Time
-	FinalizedAt time.Time // zero until open
+	ID             id.Invoice // zero in a preview
+	Kind           Kind
+	Issuer         string       // slug of the issuer profile
+	Locale         string       // of captions: en, de, zh
+	Corrects       *DocumentRef // of a credit note
+	Replaces       *DocumentRef // of a re-issue
+	Reason         string       // of a credit note
+	Refund         Refund       // of a credit note
+	TaxPoint       time.Time    // end of the service period, or receipt of an advance
+	DueOn          time.Time    // a date, midnight UTC; zero until open
+	Settlement     Settlement
+	Original       *Original // nil until rendered
+	Notes          []string  // legal mentions, in the document's locale
+	Org            id.Org
+	State          State
+	Cancelled      bool   // taken back by a full credit note
+	Number         string // "" until open
+	Period         metering.Interval
+	CloseNo        int // 0: usage in time; n: usage accepted after the n-th close
+	Currency       money.Currency
+	Seller         Party
+	Buyer          Party
+	Lines          []Line
+	Taxes          []Tax
+	Subtotal       money.Amount
+	TaxTotal       money.Amount
+	Total          money.Amount
+	Due            money.Amount
+	ContentVersion int // of the content that ContentHash is of; 0 means the newest
+	ContentHash    [32]byte
+	CreatedAt      time.Time
+	FinalizedAt    time.Time // zero until open
 }
 
 // Simulated reports whether a line ran on simulated hardware.
@@ -191,112 +219,4 @@ func (v Invoice) Simulated() bool {
 		}
 	}
 	return false
-}
-
-// Compose fills taxes, sums and the content hash of an invoice from its lines and
-// parties. It fails with money.ErrRange or money.ErrMismatch.
-func (v Invoice) Compose() (Invoice, error) {
-	v.Taxes = nil
-	sub := money.NewAmount(0, v.Currency)
-	bases := map[string]money.Amount{}
-	var order []string
-	for _, l := range v.Lines {
-		var err error
-		if sub, err = sub.Add(l.Amount); err != nil {
-			return Invoice{}, fmt.Errorf("summing line %d: %w", l.No, err)
-		}
-		c := l.Key.TaxCategory
-		if _, seen := bases[c]; !seen {
-			bases[c] = money.NewAmount(0, v.Currency)
-			order = append(order, c)
-		}
-		if bases[c], err = bases[c].Add(l.Amount); err != nil {
-			return Invoice{}, fmt.Errorf("summing tax base %s: %w", c, err)
-		}
-	}
-	if len(order) == 0 { // the tax line is printed on an empty document, too
-		order, bases[OutsideScope] = []string{OutsideScope}, sub
-	}
-	for _, c := range order {
-		v.Taxes = append(v.Taxes, Tax{Category: c, Base: bases[c], Amount: money.NewAmount(0, v.Currency), Note: noTaxTable})
-	}
-	v.Subtotal, v.TaxTotal = sub, money.NewAmount(0, v.Currency)
-	v.Total, v.Due = sub, sub
-	v.ContentHash = v.hash()
-	return v, nil
-}
-
-// Finalized returns the draft with its number, open and immutable from at on. It
-// fails with fault.Conflict unless it is a draft and with fault.Internal if the
-// sums or the hash do not hold.
-func (v Invoice) Finalized(number string, at time.Time) (Invoice, error) {
-	next, ok := Next(v.State, Finalize)
-	if !ok {
-		return Invoice{}, fault.New(fault.Conflict, "state.conflict", fmt.Sprintf("An invoice in state %s cannot be finalized.", v.State))
-	}
-	if err := v.Check(); err != nil {
-		return Invoice{}, err
-	}
-	v.State, v.Number, v.FinalizedAt = next, number, metering.Instant(at)
-	return v, nil
-}
-
-// Check asserts that the document adds up: total = Σ lines + Σ taxes, shares sum
-// to their line, each line is its exact value rounded once, and the content hash
-// is the content's. It fails with fault.Internal, naming what does not hold.
-func (v Invoice) Check() error {
-	lines, taxes := money.NewAmount(0, v.Currency), money.NewAmount(0, v.Currency)
-	for _, l := range v.Lines {
-		if err := l.check(); err != nil {
-			return err
-		}
-		sum, err := lines.Add(l.Amount)
-		if err != nil {
-			return fmt.Errorf("summing line %d: %w", l.No, err)
-		}
-		lines = sum
-	}
-	for _, t := range v.Taxes {
-		sum, err := taxes.Add(t.Amount)
-		if err != nil {
-			return fmt.Errorf("summing tax %s: %w", t.Category, err)
-		}
-		taxes = sum
-	}
-	total, err := lines.Add(taxes)
-	if err != nil {
-		return fmt.Errorf("summing an invoice: %w", err)
-	}
-	if lines != v.Subtotal || taxes != v.TaxTotal || total != v.Total {
-		return broken("the sums of invoice %s do not hold: lines %s, tax %s, total %s", v.ID, lines, taxes, v.Total)
-	}
-	if v.ContentHash != v.hash() {
-		return broken("the content of invoice %s does not have its hash", v.ID)
-	}
-	return nil
-}
-
-func (l Line) check() error {
-	rounded, err := l.Exact.Round()
-	if err != nil {
-		return fmt.Errorf("rounding line %d: %w", l.No, err)
-	}
-	if rounded != l.Amount {
-		return broken("line %d is %s, its exact value %s", l.No, l.Amount, l.Exact)
-	}
-	quantity, amount := new(big.Int), money.NewAmount(0, l.Amount.Currency())
-	for _, s := range l.Subjects {
-		quantity.Add(quantity, s.Quantity)
-		if amount, err = amount.Add(s.Amount); err != nil {
-			return fmt.Errorf("summing the shares of line %d: %w", l.No, err)
-		}
-	}
-	if quantity.Cmp(l.Quantity) != 0 || amount != l.Amount {
-		return broken("the shares of line %d sum to %s and %s, the line is %s and %s", l.No, quantity, amount, l.Quantity, l.Amount)
-	}
-	return nil
-}
-
-func broken(format string, args ...any) error {
-	return fault.New(fault.Internal, "internal", "An invoice does not add up.").Because(fmt.Errorf(format, args...))
 }

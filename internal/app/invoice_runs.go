@@ -224,12 +224,12 @@ func finalize(ctx context.Context, t *store.SystemTx, v billing.Invoice, basis s
 	if err != nil {
 		return err
 	}
-	series := billing.SeriesAt(numberPrefix, now, time.UTC)
+	series := billing.SeriesAt(numberPrefix, billing.UsageInvoice, now, time.UTC)
 	n, issued, err := t.TakeNumber(ctx, series, now)
 	if err != nil {
 		return err
 	}
-	done, err := v.Finalized(series.Number(n), issued)
+	done, err := v.Finalized(series.Number(n), issued, time.UTC, 14)
 	if err != nil {
 		return err
 	}

@@ -82,7 +82,7 @@ func invoiceFrom(r db.ListInvoicesRow) (billing.Invoice, error) {
 	if err := errors.Join(json.Unmarshal(r.Seller, &seller), json.Unmarshal(r.Buyer, &buyer)); err != nil {
 		return billing.Invoice{}, fmt.Errorf("reading the parties of invoice %s: %w", v.ID, err)
 	}
-	v.Seller, v.Buyer = billing.Party(seller), billing.Party(buyer)
+	v.Seller, v.Buyer = seller.party(), buyer.party()
 	return v, nil
 }
 
@@ -142,12 +142,4 @@ func lineFrom(r db.InvoiceLinesRow, currency money.Currency) (billing.Line, erro
 		Quantity: quantity, QuantityUnit: r.QuantityUnit, PricedUnit: unit.Priced, Divisor: r.Divisor, UnitPrice: price,
 		Exact: price.Times(quantity, r.Divisor), Amount: money.NewAmount(r.AmountMinor, currency), Simulated: r.Simulated,
 	}, nil
-}
-
-// partyRow is a party as its snapshot is stored.
-type partyRow struct {
-	Name    string   `json:"name"`
-	Address []string `json:"address,omitempty"`
-	Country string   `json:"country,omitempty"`
-	TaxID   string   `json:"tax_id,omitempty"`
 }

@@ -116,11 +116,11 @@ type Basis struct {
 
 // InsertDraft writes a draft with lines, shares and taxes.
 func (t *SystemTx) InsertDraft(ctx context.Context, v billing.Invoice, basis Basis) error {
-	seller, err := json.Marshal(partyRow(v.Seller))
+	seller, err := json.Marshal(partyOf(v.Seller))
 	if err != nil {
 		return fmt.Errorf("encoding the seller: %w", err)
 	}
-	buyer, err := json.Marshal(partyRow(v.Buyer))
+	buyer, err := json.Marshal(partyOf(v.Buyer))
 	if err != nil {
 		return fmt.Errorf("encoding the buyer: %w", err)
 	}
