@@ -2,6 +2,7 @@ package billing
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -27,7 +28,8 @@ type Version struct {
 	ID            id.PriceVersion
 	Number        int // 1… within the book
 	EffectiveFrom time.Time
-	Prices        map[PriceKey]money.Price
+	Prices        map[PriceKey]money.Price // of a tiered key: what its first unit costs
+	Tiers         map[PriceKey]Tiers       // keys whose price depends on the quantity
 }
 
 // Book is a sequence of versions in one currency, oldest first.
@@ -42,8 +44,8 @@ type Book struct {
 // EffectiveFrom is zero, started at the earliest instant allowed: now for a first
 // version, Notice later for any other. It fails with fault.Invalid if the
 // version starts in the past, too soon or not after the newest, has a price in
-// another currency, has none, or drops a key the newest has: what runs must stay
-// priceable.
+// another currency, has none, has tiers that fail Tiers.Check, or drops a key the
+// newest has: what runs must stay priceable. Prices of tiered keys are filled.
 func (b Book) Publish(v Version, at time.Time) (Book, error) {
 	at = metering.Instant(at)
 	earliest := at
@@ -59,6 +61,10 @@ func (b Book) Publish(v Version, at time.Time) (Book, error) {
 		return Book{}, refuse("/effective_from", fmt.Sprintf("The version would start before %s.", earliest.Format(time.RFC3339))).
 			Suggest("Prices change seven days ahead; leave effective_from out for the earliest instant.")
 	}
+	v, err := b.completed(v)
+	if err != nil {
+		return Book{}, err
+	}
 	if err := b.checkPrices(v); err != nil {
 		return Book{}, err
 	}
@@ -68,6 +74,24 @@ func (b Book) Publish(v Version, at time.Time) (Book, error) {
 	}
 	b.Versions = append(slices.Clone(b.Versions), v)
 	return b, nil
+}
+
+// completed returns the version with the first unit's price of every tiered key.
+func (b Book) completed(v Version) (Version, error) {
+	if len(v.Tiers) == 0 {
+		return v, nil
+	}
+	v.Prices = maps.Clone(v.Prices)
+	if v.Prices == nil {
+		v.Prices = map[PriceKey]money.Price{}
+	}
+	for key, tiers := range v.Tiers {
+		if err := tiers.Check("/prices", key.Meter, b.Currency); err != nil {
+			return Version{}, err
+		}
+		v.Prices[key] = tiers.First()
+	}
+	return v, nil
 }
 
 func (b Book) checkPrices(v Version) error {

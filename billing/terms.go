@@ -81,20 +81,24 @@ type Minimum struct {
 	During metering.Interval // holds the start's first instant
 }
 
-// Start is a start that ended inside the period.
+// Start is a start that ended after the period's first instant and not after its
+// end.
 type Start struct {
-	ID      [16]byte // start_id
-	Ended   time.Time
-	Party   string // who ended it: tenant, operator, ""
-	Earlier int64  // microseconds of gpu time in months before the period
+	ID        [16]byte // start_id
+	Ended     time.Time
+	Party     string // who ended it: tenant, operator, ""
+	Preempted bool   // the capacity was taken back
+	Earlier   int64  // microseconds of gpu time in months before the period
 }
 
-// Cap bounds the hours that one slot is charged for in a calendar month. A slot is
-// an instance's place: what replaces a unit that stopped counts on.
+// Cap bounds what a calendar month costs: the hours that one slot is charged for, or
+// an amount. A slot is an instance's place: what replaces a unit that stopped counts
+// on. Usage beyond either is taken off as a negative line.
 type Cap struct {
 	Contract id.Contract
 	Scope    Scope
-	Hours    int64 // 672, for example
+	Hours    int64        // per slot, 672 for example; 0 where Amount is set
+	Amount   money.Amount // net, of everything in scope; zero: none
 	During   metering.Interval
 }
 

@@ -54,11 +54,11 @@ func Views(in Inputs, buckets []metering.Interval, group func(Usage) string) ([]
 		return nil, nil
 	}
 	in.Period = metering.Interval{From: buckets[0].From, To: buckets[len(buckets)-1].To}
-	usage, err := distinct(in.Usage)
+	usage, err := firstDistinct(in.Usage)
 	if err != nil {
 		return nil, err
 	}
-	charges, err := charge(in, usage)
+	charges, err := firstCharges(in, usage)
 	if err != nil {
 		return nil, err
 	}

@@ -9,12 +9,12 @@ import (
 	"github.com/tranche-cloud/tranche/internal/id"
 )
 
-// document records what a result was made from: engine, period, discounts, the
+// firstDocument records what a result was made from: engine, period, discounts, the
 // prices that were used, and a digest over every segment in a fixed order. With
 // the segments, which never change once closed, it is enough to rate again.
-func document(in Inputs, usage []Usage, lines []billing.Line) (text string, hash [32]byte) {
+func firstDocument(in Inputs, usage []Usage, lines []billing.Line) (text string, hash [32]byte) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "engine %s\nperiod %d %d\ncurrency %s\n", Engine, in.Period.From.UnixMicro(), in.Period.To.UnixMicro(), in.Currency)
+	fmt.Fprintf(&b, "engine 1\nperiod %d %d\ncurrency %s\n", in.Period.From.UnixMicro(), in.Period.To.UnixMicro(), in.Currency)
 	for _, d := range in.Discounts {
 		fmt.Fprintf(&b, "discount %q %d\n", d.Name, d.PPM)
 	}
@@ -26,15 +26,15 @@ func document(in Inputs, usage []Usage, lines []billing.Line) (text string, hash
 		if u.During.Until(in.At).Intersect(in.Period).Micros() == 0 {
 			continue
 		}
-		h.Write([]byte(fact(u)))
+		h.Write([]byte(firstFact(u)))
 		n++
 	}
 	fmt.Fprintf(&b, "segments %d %x\n", n, h.Sum(nil))
 	return b.String(), sha256.Sum256([]byte(b.String()))
 }
 
-// fact is a segment and all that prices it, as one line of text.
-func fact(u Usage) string {
+// firstFact is a segment and all that prices it, as one line of text.
+func firstFact(u Usage) string {
 	end := int64(0)
 	if !u.During.Open() {
 		end = u.During.To.UnixMicro()

@@ -16,27 +16,27 @@ import (
 	"github.com/tranche-cloud/tranche/internal/money"
 )
 
-// line gathers the charges of one key.
-type line struct {
-	first    chargeable
+// firstLine gathers the charges of one key.
+type firstLine struct {
+	first    firstCharge
 	begins   time.Time // of its earliest usage
 	quantity *big.Int
 	simul    bool
-	shares   map[metering.Subject]*share
+	shares   map[metering.Subject]*firstShare
 }
 
-type share struct {
+type firstShare struct {
 	name     string
 	quantity *big.Int
 	segments map[id.Segment]bool
 	facts    []string
 }
 
-func newLine(c chargeable) *line {
-	return &line{first: c, begins: c.during.From, quantity: new(big.Int), shares: map[metering.Subject]*share{}}
+func newFirstLine(c firstCharge) *firstLine {
+	return &firstLine{first: c, begins: c.during.From, quantity: new(big.Int), shares: map[metering.Subject]*firstShare{}}
 }
 
-func (l *line) add(c chargeable) error {
+func (l *firstLine) add(c firstCharge) error {
 	if c.price != l.first.price {
 		return fault.New(fault.Internal, "internal",
 			fmt.Sprintf("One price version gives %s and %s for one SKU.", l.first.price, c.price))
@@ -48,7 +48,7 @@ func (l *line) add(c chargeable) error {
 	l.simul = l.simul || c.usage.Simulated
 	s := l.shares[c.usage.Subject]
 	if s == nil {
-		s = &share{quantity: new(big.Int), segments: map[id.Segment]bool{}}
+		s = &firstShare{quantity: new(big.Int), segments: map[id.Segment]bool{}}
 		l.shares[c.usage.Subject] = s
 	}
 	s.name = c.usage.SubjectName // charges come in order of time: the newest name stays
@@ -59,7 +59,7 @@ func (l *line) add(c chargeable) error {
 }
 
 // finish does the one division and the one rounding of the line.
-func (l *line) finish(no int, factor *big.Rat) (billing.Line, error) {
+func (l *firstLine) finish(no int, factor *big.Rat) (billing.Line, error) {
 	u := l.first.usage
 	exact := l.first.price.Times(l.quantity, l.first.unit.Divisor).Scale(factor)
 	amount, err := exact.Round()
@@ -71,13 +71,13 @@ func (l *line) finish(no int, factor *big.Rat) (billing.Line, error) {
 		return billing.Line{}, fmt.Errorf("sharing line %d: %w", no, err)
 	}
 	return billing.Line{
-		No: no, Key: l.first.key, SKUCode: u.SKU.Code, Description: description(u), ProjectName: u.ProjectName,
+		No: no, Key: l.first.key, SKUCode: u.SKU.Code, Description: firstDescription(u), ProjectName: u.ProjectName,
 		Quantity: l.quantity, QuantityUnit: l.first.unit.Quantity, PricedUnit: l.first.unit.Priced, Divisor: l.first.unit.Divisor,
 		UnitPrice: l.first.price, Exact: exact, Amount: amount, Simulated: l.simul, Subjects: subjects,
 	}, nil
 }
 
-func description(u *Usage) string {
+func firstDescription(u *Usage) string {
 	if u.Meter == metering.GPU {
 		return u.SKU.Name
 	}
@@ -85,7 +85,7 @@ func description(u *Usage) string {
 }
 
 // subjects splits the rounded line by largest remainder, ties to the lower id.
-func (l *line) subjects(amount money.Amount) ([]billing.Share, error) {
+func (l *firstLine) subjects(amount money.Amount) ([]billing.Share, error) {
 	out := make([]billing.Share, 0, len(l.shares))
 	for subject, s := range l.shares {
 		slices.Sort(s.facts)
@@ -114,14 +114,14 @@ func (l *line) subjects(amount money.Amount) ([]billing.Share, error) {
 	return out, nil
 }
 
-// ordered returns lines in the order of the document: by project, SKU code, meter,
+// firstOrdered returns lines in the order of the document: by project, SKU code, meter,
 // isolation, pricing kind, then as their prices followed each other.
-func ordered(lines map[billing.LineKey]*line) []*line {
-	out := make([]*line, 0, len(lines))
+func firstOrdered(lines map[billing.LineKey]*firstLine) []*firstLine {
+	out := make([]*firstLine, 0, len(lines))
 	for _, l := range lines {
 		out = append(out, l)
 	}
-	slices.SortFunc(out, func(a, b *line) int {
+	slices.SortFunc(out, func(a, b *firstLine) int {
 		x, y := a.first.key, b.first.key
 		return cmp.Or(
 			bytes.Compare(x.Project[:], y.Project[:]),
