@@ -28,6 +28,9 @@ func restartsBeneath(t *testing.T, r *region) {
 		require.NoError(t, err)
 		starts := p.Starts()
 		require.NoError(t, r.Kill(victim))
+		// What meets the restart is late, and does not fail.
+		met, err := c.CreateInstance(ctx, b.Project, r.contained("met", "sleep", "1000"))
+		require.NoError(t, err)
 		require.Eventually(t, func() bool { return p.Starts() > starts }, settle, glance, victim)
 		require.NoError(t, p.WaitReady(ctx))
 		// The SSH gateway lives in the agent: it is back, perhaps elsewhere, with it.
@@ -38,8 +41,11 @@ func restartsBeneath(t *testing.T, r *region) {
 		}, 20*time.Second, 4*glance, victim)
 		require.Equal(t, began.out, again.out, "the same life of the program")
 		steady(t, ctx, c, b, up)
+		more, err := c.WaitInstance(ctx, b.Project, met.Id, wire.WaitStatusRunning)
+		require.NoError(t, err, victim)
+		remove(t, ctx, c, b, more.Id)
 		// And the host takes new work.
-		more := running(t, ctx, c, b, r.contained("after", "sleep", "1000"))
+		more = running(t, ctx, c, b, r.contained("after", "sleep", "1000"))
 		remove(t, ctx, c, b, more.Id)
 		require.Len(t, r.tasks(t), 1, victim)
 	}

@@ -69,10 +69,10 @@ func open(t *testing.T, fleet market.Fleet) *region {
 // folder, binaries and ports are chosen here.
 func openAs(t *testing.T, fleet market.Fleet, config stack.Config, more ...market.Product) *region {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
 	bin, err := binaries()
 	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
 	dir, err := os.MkdirTemp(memory(), "tranche-e2e-")
 	require.NoError(t, err)
 	// The user that runs Postgres must get in.
