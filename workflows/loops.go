@@ -23,6 +23,10 @@ func (w *Worker) loops(ctx context.Context) error {
 		}},
 		{"liveness", 2 * time.Second, w.App.WatchLiveness},
 		{"tidy", 10 * time.Minute, w.App.Tidy},
+		{"seal", 5 * time.Second, func(ctx context.Context) error {
+			_, err := w.App.SealDue(ctx)
+			return err
+		}},
 	} {
 		jobs = append(jobs, func(ctx context.Context) error { return w.loop(ctx, l.name, l.every, l.do) })
 	}

@@ -23,12 +23,14 @@ const finalizeAttempts = 3
 // CreateInvoiceRun finalizes the invoices of a month for every organization with
 // usage, each in transactions of its own. It is idempotent: organizations that have
 // their invoice keep it, and a run with nothing left to do answers the last one. It
-// fails with state.conflict within the grace and while a segment of the period is
-// open or crosses the month, and with request.invalid.
+// fails with state.conflict within the grace, and with request.invalid.
 func (a *App) CreateInvoiceRun(ctx context.Context, c Caller, period string) (store.InvoiceRun, error) {
 	ctx = store.Apart(ctx)
 	window, err := metering.ParsePeriod(period)
 	if err != nil {
+		return store.InvoiceRun{}, err
+	}
+	if _, err := a.SealDue(ctx); err != nil {
 		return store.InvoiceRun{}, err
 	}
 	pending, err := a.pendingInvoices(ctx, period, window)

@@ -37,6 +37,8 @@ type Facts struct {
 	LastProof    time.Time
 	TenantStop   time.Time
 	NoticeEnd    time.Time
+	Started      time.Time     // of the start that is preempted
+	FreeFor      time.Duration // the offer's promise: preempted before this is over, it is free
 }
 
 // Change is what an event does to one meter at one instant.
@@ -47,6 +49,7 @@ type Change struct {
 	KeepStart bool // the new segment continues the start_id of the closed one
 	At        time.Time
 	Party     string // who caused a close: tenant, operator or "" for nobody
+	Waive     bool   // the closed start is free altogether
 }
 
 // rule is one row of the table "when a meter runs".
@@ -57,6 +60,7 @@ type rule struct {
 	keepStart bool
 	party     string
 	when      func(Facts) time.Time
+	waives    func(Facts) bool // nil: never
 }
 
 // rules is the table (60-billing §1). An event with no row moves no meter: a
@@ -72,9 +76,9 @@ var rules = map[Event][]rule{
 	DeleteAccepted:     {{meter: GPU, closes: true, party: "tenant", when: at}, {meter: GPURetained, closes: true, party: "tenant", when: at}},
 	ResizeProven:       {{meter: GPU, closes: true, opens: true, party: "tenant", when: at}},
 	Rebooted:           {{meter: GPU, closes: true, opens: true, keepStart: true, party: "tenant", when: at}},
-	OurFault:           {{meter: GPU, closes: true, party: "operator", when: symptomOrProof}},
-	Silence:            {{meter: GPU, closes: true, party: "operator", when: lastProof}},
-	Preempted:          {{meter: GPU, closes: true, party: "operator", when: endOfNotice}},
+	OurFault:           {{meter: GPU, closes: true, party: "operator", when: symptomOrProof}, {meter: GPURetained, closes: true, party: "operator", when: symptomOrProof}},
+	Silence:            {{meter: GPU, closes: true, party: "operator", when: lastProof}, {meter: GPURetained, closes: true, party: "operator", when: lastProof}},
+	Preempted:          {{meter: GPU, closes: true, party: "operator", when: endOfNotice, waives: soon}},
 	VolumeProvisioned:  {{meter: Storage, opens: true, when: at}},
 	VolumeDeleted:      {{meter: Storage, closes: true, party: "tenant", when: at}},
 	VolumeUnreachable:  {{meter: Storage, closes: true, party: "operator", when: symptomOrProof}},
@@ -89,6 +93,13 @@ func at(f Facts) time.Time             { return f.At }
 func lastProof(f Facts) time.Time      { return f.LastProof }
 func symptomOrProof(f Facts) time.Time { return earliest(f.FirstSymptom, f.LastProof) }
 func endOfNotice(f Facts) time.Time    { return earliest(f.TenantStop, f.NoticeEnd, f.LastProof) }
+
+// soon reports whether a preemption, not the tenant, ended a start while it was free.
+func soon(f Facts) bool {
+	end := endOfNotice(f)
+	tenants := !f.TenantStop.IsZero() && end.Equal(f.TenantStop)
+	return f.FreeFor > 0 && !f.Started.IsZero() && !tenants && end.Sub(f.Started) < f.FreeFor
+}
 
 // earliest ignores zero times; it is zero if all are.
 func earliest(times ...time.Time) time.Time {
@@ -110,7 +121,7 @@ func Changes(event Event, facts Facts) ([]Change, bool) {
 	for _, r := range rows {
 		out = append(out, Change{
 			Meter: r.meter, Close: r.closes, Open: r.opens, KeepStart: r.keepStart,
-			At: Instant(r.when(facts)), Party: r.party,
+			At: Instant(r.when(facts)), Party: r.party, Waive: r.waives != nil && r.waives(facts),
 		})
 	}
 	return out, known

@@ -87,46 +87,6 @@ begin
   return was_open;
 end $$;
 
-CREATE FUNCTION public.contract_terms_as_contract() RETURNS trigger
-    LANGUAGE plpgsql
-    AS $$
-begin
-  if not exists (select 1 from contracts c where c.org_id = new.org_id and c.id = new.contract_id
-      and c.during = new.during and c.cancelled_at is not distinct from new.cancelled_at) then
-    raise exception 'term % lasts otherwise than its contract', new.no
-      using errcode = 'restrict_violation', constraint = 'contract_terms_as_contract';
-  end if;
-  return new;
-end $$;
-
-CREATE FUNCTION public.ends_early_only() RETURNS trigger
-    LANGUAGE plpgsql
-    AS $$
-declare
-  moving constant text[] := array['during', 'cancelled_at', 'ended_by', 'next_at', 'revision'];
-  was jsonb;
-  becomes jsonb;
-  earliest timestamptz := biz_at(clock_timestamp() - interval '10 seconds'); -- what a transaction may take
-begin
-  if tg_op = 'DELETE' then
-    raise exception '% on % is refused', tg_op, tg_table_name using errcode = 'restrict_violation', constraint = 'immutable';
-  end if;
-  was := to_jsonb(old);
-  becomes := to_jsonb(new);
-  if was - moving <> becomes - moving or lower(old.during) <> lower(new.during) then
-    raise exception 'a row of % is changed', tg_table_name using errcode = 'restrict_violation', constraint = 'immutable';
-  end if;
-  if was ->> 'cancelled_at' is not null and (becomes ->> 'cancelled_at' is null or old.during <> new.during)
-    or was ->> 'cancelled_at' is null and becomes ->> 'cancelled_at' is not null and lower(old.during) < earliest
-    or old.during <> new.during and (coalesce(upper(new.during), 'infinity') > coalesce(upper(old.during), 'infinity')
-      or upper(new.during) < earliest)
-  then
-    raise exception 'a row of % ends early in the future only', tg_table_name
-      using errcode = 'restrict_violation', constraint = 'ends_early_only';
-  end if;
-  return new;
-end $$;
-
 CREATE FUNCTION public.exclude_usage(p_org uuid, p_subject uuid, p_meter text, p_run integer, p_during tstzrange, p_cause text, p_ref uuid) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'public', 'pg_temp'
@@ -204,7 +164,7 @@ begin
   return new;
 end $$;
 
-CREATE FUNCTION public.lift_usage(p_org uuid, p_subject uuid, p_meter text, p_during tstzrange, p_causes text[]) RETURNS integer
+CREATE FUNCTION public.lift_usage(p_org uuid, p_subject uuid, p_meter text, p_run integer, p_during tstzrange, p_causes text[]) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'public', 'pg_temp'
     AS $$
@@ -214,7 +174,7 @@ declare
 begin
   perform usage_wall(p_org);
   for x in select * from usage_exclusions where org_id = p_org and subject_id = p_subject and meter = p_meter
-    and lifted_at is null and cause = any(p_causes) and during && p_during
+    and (p_run = 0 or run = p_run) and lifted_at is null and cause = any(p_causes) and during && p_during
   loop
     update usage_exclusions set lifted_at = clock_timestamp(), lifted_close_no = usage_close_no(p_org, lower(x.during * p_during))
     where org_id = p_org and id = x.id;
@@ -300,18 +260,6 @@ begin
     n := n + 1;
   end loop;
   return n;
-end $$;
-
-CREATE FUNCTION public.spot_prices_append() RETURNS trigger
-    LANGUAGE plpgsql
-    AS $$
-begin
-  if new.effective_from < biz_at(clock_timestamp() - interval '10 seconds') or exists (select 1 from spot_prices p where p.region_id = new.region_id
-      and p.sku_id = new.sku_id and p.currency = new.currency and p.effective_from >= new.effective_from) then
-    raise exception 'a spot price begins after the newest one and not in the past'
-      using errcode = 'restrict_violation', constraint = 'spot_prices_append';
-  end if;
-  return new;
 end $$;
 
 CREATE FUNCTION public.tenant_table(t text) RETURNS void
@@ -631,79 +579,6 @@ CREATE TABLE public.claims (
 );
 
 ALTER TABLE ONLY public.claims FORCE ROW LEVEL SECURITY;
-
-CREATE TABLE public.contract_steps (
-    org_id uuid NOT NULL,
-    contract_id uuid NOT NULL,
-    no integer NOT NULL,
-    step integer NOT NULL,
-    up_to numeric(38,12),
-    amount numeric(24,12) NOT NULL,
-    CONSTRAINT contract_steps_amount CHECK ((amount >= (0)::numeric)),
-    CONSTRAINT contract_steps_step CHECK (((step >= 1) AND (step <= 100))),
-    CONSTRAINT contract_steps_up_to CHECK ((up_to > (0)::numeric))
-);
-
-ALTER TABLE ONLY public.contract_steps FORCE ROW LEVEL SECURITY;
-
-CREATE TABLE public.contract_terms (
-    org_id uuid NOT NULL,
-    contract_id uuid NOT NULL,
-    no integer NOT NULL,
-    kind text NOT NULL,
-    name text DEFAULT ''::text NOT NULL,
-    offer text DEFAULT ''::text NOT NULL,
-    scope_meter text DEFAULT ''::text NOT NULL,
-    scope_family text DEFAULT ''::text NOT NULL,
-    scope_sku uuid,
-    price numeric(24,12),
-    tiering text DEFAULT ''::text NOT NULL,
-    package_size numeric(38,12),
-    ppm bigint,
-    quantity numeric(38,0),
-    micros bigint,
-    hours bigint,
-    amount_minor bigint,
-    during tstzrange NOT NULL,
-    cancelled_at timestamp with time zone,
-    CONSTRAINT contract_terms_amount CHECK ((amount_minor > 0)),
-    CONSTRAINT contract_terms_hours CHECK (((hours >= 1) AND (hours <= 744))),
-    CONSTRAINT contract_terms_kind CHECK ((kind = ANY (ARRAY['price'::text, 'discount'::text, 'free_quota'::text, 'minimum'::text, 'cap'::text, 'commitment'::text, 'fixed_discount'::text]))),
-    CONSTRAINT contract_terms_micros CHECK ((micros > 0)),
-    CONSTRAINT contract_terms_package CHECK ((package_size > (0)::numeric)),
-    CONSTRAINT contract_terms_ppm CHECK (((ppm >= 1) AND (ppm <= 1000000))),
-    CONSTRAINT contract_terms_price CHECK ((price >= (0)::numeric)),
-    CONSTRAINT contract_terms_quantity CHECK ((quantity > (0)::numeric)),
-    CONSTRAINT contract_terms_tiering CHECK ((tiering = ANY (ARRAY[''::text, 'graduated'::text, 'volume'::text, 'package'::text]))),
-    CONSTRAINT contract_terms_value CHECK (((num_nonnulls(price, ppm, quantity, micros, hours, amount_minor) = 1) AND
-CASE kind
-    WHEN 'price'::text THEN ((price IS NOT NULL) AND (scope_sku IS NOT NULL) AND (scope_meter <> ''::text))
-    WHEN 'discount'::text THEN (ppm IS NOT NULL)
-    WHEN 'free_quota'::text THEN ((quantity IS NOT NULL) AND (scope_meter <> ''::text))
-    WHEN 'minimum'::text THEN (micros IS NOT NULL)
-    WHEN 'cap'::text THEN (hours IS NOT NULL)
-    ELSE (amount_minor IS NOT NULL)
-END))
-);
-
-ALTER TABLE ONLY public.contract_terms FORCE ROW LEVEL SECURITY;
-
-CREATE TABLE public.contracts (
-    org_id uuid NOT NULL,
-    id uuid NOT NULL,
-    name text NOT NULL,
-    currency text NOT NULL,
-    during tstzrange NOT NULL,
-    created_by text DEFAULT ''::text NOT NULL,
-    created_at timestamp with time zone NOT NULL,
-    cancelled_at timestamp with time zone,
-    ended_by text DEFAULT ''::text NOT NULL,
-    revision bigint DEFAULT 1 NOT NULL,
-    CONSTRAINT contracts_bounds CHECK (((NOT isempty(during)) AND lower_inc(during) AND (NOT upper_inc(during)) AND (NOT lower_inf(during)))),
-    CONSTRAINT contracts_currency CHECK ((currency ~ '^[A-Z]{3}$'::text))
-);
-
-ALTER TABLE ONLY public.contracts FORCE ROW LEVEL SECURITY;
 
 CREATE TABLE public.discrepancies (
     org_id uuid NOT NULL,
@@ -1375,18 +1250,6 @@ CREATE TABLE public.price_books (
     CONSTRAINT price_books_currency CHECK ((currency ~ '^[A-Z]{3}$'::text))
 );
 
-CREATE TABLE public.price_steps (
-    price_version_id uuid NOT NULL,
-    sku_id uuid NOT NULL,
-    meter text NOT NULL,
-    step integer NOT NULL,
-    up_to numeric(38,12),
-    amount numeric(24,12) NOT NULL,
-    CONSTRAINT price_steps_amount CHECK ((amount >= (0)::numeric)),
-    CONSTRAINT price_steps_step CHECK (((step >= 1) AND (step <= 100))),
-    CONSTRAINT price_steps_up_to CHECK ((up_to > (0)::numeric))
-);
-
 CREATE TABLE public.price_versions (
     id uuid NOT NULL,
     price_book_id uuid NOT NULL,
@@ -1401,12 +1264,7 @@ CREATE TABLE public.prices (
     sku_id uuid NOT NULL,
     meter text NOT NULL,
     amount numeric(24,12) NOT NULL,
-    tiering text DEFAULT ''::text NOT NULL,
-    package_size numeric(38,12),
-    CONSTRAINT prices_amount CHECK ((amount >= (0)::numeric)),
-    CONSTRAINT prices_meter CHECK ((meter = ANY (ARRAY['gpu'::text, 'gpu_retained'::text, 'ip'::text, 'reservation'::text, 'storage'::text, 'egress'::text]))),
-    CONSTRAINT prices_package CHECK ((((tiering = 'package'::text) = (package_size IS NOT NULL)) AND (COALESCE(package_size, (1)::numeric) > (0)::numeric))),
-    CONSTRAINT prices_tiering CHECK ((tiering = ANY (ARRAY[''::text, 'graduated'::text, 'volume'::text, 'package'::text])))
+    CONSTRAINT prices_amount CHECK ((amount >= (0)::numeric))
 );
 
 CREATE TABLE public.projects (
@@ -1475,32 +1333,6 @@ CREATE TABLE public.registry_logins (
 
 ALTER TABLE ONLY public.registry_logins FORCE ROW LEVEL SECURITY;
 
-CREATE TABLE public.reservations (
-    org_id uuid NOT NULL,
-    id uuid NOT NULL,
-    project_id uuid NOT NULL,
-    name text NOT NULL,
-    offer_id text NOT NULL,
-    sku_id uuid NOT NULL,
-    family text NOT NULL,
-    region_id text NOT NULL,
-    units bigint NOT NULL,
-    price_book_id uuid NOT NULL,
-    locked_price_version_id uuid,
-    simulated boolean DEFAULT false NOT NULL,
-    during tstzrange NOT NULL,
-    next_at timestamp with time zone,
-    created_by text DEFAULT ''::text NOT NULL,
-    created_at timestamp with time zone NOT NULL,
-    cancelled_at timestamp with time zone,
-    ended_by text DEFAULT ''::text NOT NULL,
-    revision bigint DEFAULT 1 NOT NULL,
-    CONSTRAINT reservations_bounds CHECK (((NOT isempty(during)) AND lower_inc(during) AND (NOT upper_inc(during)) AND (NOT lower_inf(during)) AND (NOT upper_inf(during)))),
-    CONSTRAINT reservations_units CHECK (((units >= 1) AND (units <= 1000000)))
-);
-
-ALTER TABLE ONLY public.reservations FORCE ROW LEVEL SECURITY;
-
 CREATE TABLE public.run_proofs (
     org_id uuid NOT NULL,
     assignment_id uuid NOT NULL,
@@ -1559,18 +1391,6 @@ CREATE TABLE public.slice_samples (
 );
 
 ALTER TABLE ONLY public.slice_samples FORCE ROW LEVEL SECURITY;
-
-CREATE TABLE public.spot_prices (
-    region_id text NOT NULL,
-    sku_id uuid NOT NULL,
-    currency text NOT NULL,
-    effective_from timestamp with time zone NOT NULL,
-    amount numeric(24,12) NOT NULL,
-    created_by text DEFAULT ''::text NOT NULL,
-    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    CONSTRAINT spot_prices_amount CHECK ((amount >= (0)::numeric)),
-    CONSTRAINT spot_prices_currency CHECK ((currency ~ '^[A-Z]{3}$'::text))
-);
 
 CREATE TABLE public.ssh_authorities (
     id uuid NOT NULL,
@@ -1633,25 +1453,6 @@ ALTER TABLE ONLY public.claims
 
 ALTER TABLE ONLY public.claims
     ADD CONSTRAINT claims_pkey PRIMARY KEY (org_id, id);
-
-ALTER TABLE ONLY public.contract_steps
-    ADD CONSTRAINT contract_steps_pkey PRIMARY KEY (org_id, contract_id, no, step);
-
-ALTER TABLE ONLY public.contract_terms
-    ADD CONSTRAINT contract_terms_no_overlap EXCLUDE USING gist (org_id WITH =, kind WITH =, (
-CASE
-    WHEN (kind = ANY (ARRAY['discount'::text, 'fixed_discount'::text])) THEN name
-    ELSE ''::text
-END) WITH =, scope_meter WITH =, scope_family WITH =, COALESCE(scope_sku, '00000000-0000-0000-0000-000000000000'::uuid) WITH =, during WITH &&) WHERE ((cancelled_at IS NULL));
-
-ALTER TABLE ONLY public.contract_terms
-    ADD CONSTRAINT contract_terms_pkey PRIMARY KEY (org_id, contract_id, no);
-
-ALTER TABLE ONLY public.contracts
-    ADD CONSTRAINT contracts_id UNIQUE (id);
-
-ALTER TABLE ONLY public.contracts
-    ADD CONSTRAINT contracts_pkey PRIMARY KEY (org_id, id);
 
 ALTER TABLE ONLY public.discrepancies
     ADD CONSTRAINT discrepancies_once UNIQUE (org_id, subject_id, meter, during);
@@ -1821,9 +1622,6 @@ ALTER TABLE ONLY public.price_books
 ALTER TABLE ONLY public.price_books
     ADD CONSTRAINT price_books_pkey PRIMARY KEY (id);
 
-ALTER TABLE ONLY public.price_steps
-    ADD CONSTRAINT price_steps_pkey PRIMARY KEY (price_version_id, sku_id, meter, step);
-
 ALTER TABLE ONLY public.price_versions
     ADD CONSTRAINT price_versions_number UNIQUE (price_book_id, version);
 
@@ -1866,12 +1664,6 @@ ALTER TABLE ONLY public.registry_logins
 ALTER TABLE ONLY public.registry_logins
     ADD CONSTRAINT registry_logins_registry UNIQUE (org_id, registry);
 
-ALTER TABLE ONLY public.reservations
-    ADD CONSTRAINT reservations_id UNIQUE (id);
-
-ALTER TABLE ONLY public.reservations
-    ADD CONSTRAINT reservations_pkey PRIMARY KEY (org_id, id);
-
 ALTER TABLE ONLY public.run_proofs
     ADD CONSTRAINT run_proofs_pkey PRIMARY KEY (org_id, assignment_id);
 
@@ -1886,9 +1678,6 @@ ALTER TABLE ONLY public.skus
 
 ALTER TABLE ONLY public.slice_samples
     ADD CONSTRAINT slice_samples_pkey PRIMARY KEY (host_id, spool_id, ordinal, at);
-
-ALTER TABLE ONLY public.spot_prices
-    ADD CONSTRAINT spot_prices_pkey PRIMARY KEY (region_id, sku_id, currency, effective_from);
 
 ALTER TABLE ONLY public.ssh_authorities
     ADD CONSTRAINT ssh_authorities_pkey PRIMARY KEY (id);
@@ -1988,10 +1777,6 @@ CREATE UNIQUE INDEX price_books_default ON public.price_books USING btree (curre
 
 CREATE INDEX reconciliations_day ON public.reconciliations USING btree (day);
 
-CREATE INDEX reservations_during ON public.reservations USING gist (org_id, during);
-
-CREATE INDEX reservations_next ON public.reservations USING btree (next_at) WHERE (next_at IS NOT NULL);
-
 CREATE INDEX run_proofs_instance ON public.run_proofs USING btree (org_id, instance_id);
 
 CREATE INDEX slice_samples_age ON public.slice_samples USING btree (at);
@@ -2012,8 +1797,6 @@ CREATE INDEX usage_segments_open ON public.usage_segments USING btree (lower(dur
 
 CREATE INDEX usage_segments_period ON public.usage_segments USING btree (org_id, billing_period);
 
-CREATE INDEX usage_segments_spot ON public.usage_segments USING btree (org_id, region, sku_id) WHERE (pricing_kind = 'spot'::text);
-
 CREATE INDEX usage_segments_subject ON public.usage_segments USING btree (org_id, subject_id, meter, seq);
 
 CREATE TRIGGER audit_log_immutable BEFORE DELETE OR UPDATE ON public.audit_log FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
@@ -2027,20 +1810,6 @@ CREATE TRIGGER claim_slots_unbind AFTER DELETE ON public.claim_slots FOR EACH RO
 CREATE TRIGGER claims_count_host AFTER INSERT OR DELETE OR UPDATE ON public.claims FOR EACH ROW EXECUTE FUNCTION public.claims_count_host();
 
 CREATE TRIGGER claims_unbind AFTER DELETE ON public.claims FOR EACH ROW WHEN ((old.bound_host_id IS NOT NULL)) EXECUTE FUNCTION public.claims_unbind();
-
-CREATE TRIGGER contract_steps_immutable BEFORE DELETE OR UPDATE ON public.contract_steps FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
-
-CREATE TRIGGER contract_steps_no_truncate BEFORE TRUNCATE ON public.contract_steps FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
-
-CREATE TRIGGER contract_terms_as_contract BEFORE INSERT OR UPDATE ON public.contract_terms FOR EACH ROW EXECUTE FUNCTION public.contract_terms_as_contract();
-
-CREATE TRIGGER contract_terms_ends BEFORE DELETE OR UPDATE ON public.contract_terms FOR EACH ROW EXECUTE FUNCTION public.ends_early_only();
-
-CREATE TRIGGER contract_terms_no_truncate BEFORE TRUNCATE ON public.contract_terms FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
-
-CREATE TRIGGER contracts_ends BEFORE DELETE OR UPDATE ON public.contracts FOR EACH ROW EXECUTE FUNCTION public.ends_early_only();
-
-CREATE TRIGGER contracts_no_truncate BEFORE TRUNCATE ON public.contracts FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
 
 CREATE TRIGGER gpu_inventories_immutable BEFORE DELETE OR UPDATE ON public.gpu_inventories FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
 
@@ -2074,12 +1843,6 @@ CREATE TRIGGER line_subjects_guard BEFORE INSERT OR DELETE OR UPDATE ON public.l
 
 CREATE TRIGGER line_subjects_no_truncate BEFORE TRUNCATE ON public.line_subjects FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
 
-CREATE TRIGGER organization_price_books_ends BEFORE DELETE OR UPDATE ON public.organization_price_books FOR EACH ROW EXECUTE FUNCTION public.ends_early_only();
-
-CREATE TRIGGER price_steps_immutable BEFORE DELETE OR UPDATE ON public.price_steps FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
-
-CREATE TRIGGER price_steps_no_truncate BEFORE TRUNCATE ON public.price_steps FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
-
 CREATE TRIGGER price_versions_immutable BEFORE DELETE OR UPDATE ON public.price_versions FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
 
 CREATE TRIGGER price_versions_no_truncate BEFORE TRUNCATE ON public.price_versions FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
@@ -2090,19 +1853,9 @@ CREATE TRIGGER prices_no_truncate BEFORE TRUNCATE ON public.prices FOR EACH STAT
 
 CREATE TRIGGER quota_claims_count AFTER INSERT OR DELETE OR UPDATE ON public.quota_claims FOR EACH ROW EXECUTE FUNCTION public.quota_claims_count();
 
-CREATE TRIGGER reservations_ends BEFORE DELETE OR UPDATE ON public.reservations FOR EACH ROW EXECUTE FUNCTION public.ends_early_only();
-
-CREATE TRIGGER reservations_no_truncate BEFORE TRUNCATE ON public.reservations FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
-
 CREATE TRIGGER skus_immutable BEFORE DELETE OR UPDATE ON public.skus FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
 
 CREATE TRIGGER skus_no_truncate BEFORE TRUNCATE ON public.skus FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
-
-CREATE TRIGGER spot_prices_append BEFORE INSERT ON public.spot_prices FOR EACH ROW EXECUTE FUNCTION public.spot_prices_append();
-
-CREATE TRIGGER spot_prices_immutable BEFORE DELETE OR UPDATE ON public.spot_prices FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
-
-CREATE TRIGGER spot_prices_no_truncate BEFORE TRUNCATE ON public.spot_prices FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
 
 CREATE TRIGGER usage_segments_no_truncate BEFORE TRUNCATE ON public.usage_segments FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
 
@@ -2153,18 +1906,6 @@ ALTER TABLE ONLY public.claims
 
 ALTER TABLE ONLY public.claims
     ADD CONSTRAINT claims_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
-
-ALTER TABLE ONLY public.contract_steps
-    ADD CONSTRAINT contract_steps_term FOREIGN KEY (org_id, contract_id, no) REFERENCES public.contract_terms(org_id, contract_id, no);
-
-ALTER TABLE ONLY public.contract_terms
-    ADD CONSTRAINT contract_terms_contract FOREIGN KEY (org_id, contract_id) REFERENCES public.contracts(org_id, id);
-
-ALTER TABLE ONLY public.contract_terms
-    ADD CONSTRAINT contract_terms_sku FOREIGN KEY (scope_sku) REFERENCES public.skus(id);
-
-ALTER TABLE ONLY public.contracts
-    ADD CONSTRAINT contracts_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
 
 ALTER TABLE ONLY public.discrepancies
     ADD CONSTRAINT discrepancies_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
@@ -2322,9 +2063,6 @@ ALTER TABLE ONLY public.placement_changes
 ALTER TABLE ONLY public.pools
     ADD CONSTRAINT pools_cell FOREIGN KEY (cell_id) REFERENCES public.cells(id);
 
-ALTER TABLE ONLY public.price_steps
-    ADD CONSTRAINT price_steps_price FOREIGN KEY (price_version_id, sku_id, meter) REFERENCES public.prices(price_version_id, sku_id, meter);
-
 ALTER TABLE ONLY public.price_versions
     ADD CONSTRAINT price_versions_book FOREIGN KEY (price_book_id) REFERENCES public.price_books(id);
 
@@ -2349,27 +2087,6 @@ ALTER TABLE ONLY public.reconciliations
 ALTER TABLE ONLY public.registry_logins
     ADD CONSTRAINT registry_logins_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
 
-ALTER TABLE ONLY public.reservations
-    ADD CONSTRAINT reservations_book FOREIGN KEY (price_book_id) REFERENCES public.price_books(id);
-
-ALTER TABLE ONLY public.reservations
-    ADD CONSTRAINT reservations_offer FOREIGN KEY (offer_id) REFERENCES public.offers(id);
-
-ALTER TABLE ONLY public.reservations
-    ADD CONSTRAINT reservations_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
-
-ALTER TABLE ONLY public.reservations
-    ADD CONSTRAINT reservations_project FOREIGN KEY (org_id, project_id) REFERENCES public.projects(org_id, id);
-
-ALTER TABLE ONLY public.reservations
-    ADD CONSTRAINT reservations_region FOREIGN KEY (region_id) REFERENCES public.regions(id);
-
-ALTER TABLE ONLY public.reservations
-    ADD CONSTRAINT reservations_sku FOREIGN KEY (sku_id) REFERENCES public.skus(id);
-
-ALTER TABLE ONLY public.reservations
-    ADD CONSTRAINT reservations_version FOREIGN KEY (locked_price_version_id) REFERENCES public.price_versions(id);
-
 ALTER TABLE ONLY public.run_proofs
     ADD CONSTRAINT run_proofs_assignment FOREIGN KEY (org_id, assignment_id) REFERENCES public.assignments(org_id, id);
 
@@ -2378,12 +2095,6 @@ ALTER TABLE ONLY public.run_proofs
 
 ALTER TABLE ONLY public.slice_samples
     ADD CONSTRAINT slice_samples_host FOREIGN KEY (host_id) REFERENCES public.hosts(id);
-
-ALTER TABLE ONLY public.spot_prices
-    ADD CONSTRAINT spot_prices_region FOREIGN KEY (region_id) REFERENCES public.regions(id);
-
-ALTER TABLE ONLY public.spot_prices
-    ADD CONSTRAINT spot_prices_sku FOREIGN KEY (sku_id) REFERENCES public.skus(id);
 
 ALTER TABLE ONLY public.usage_checkpoints
     ADD CONSTRAINT usage_checkpoints_assignment FOREIGN KEY (org_id, assignment_id) REFERENCES public.assignments(org_id, id);
@@ -2447,24 +2158,6 @@ ALTER TABLE public.claims ENABLE ROW LEVEL SECURITY;
 CREATE POLICY claims_org ON public.claims TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
 
 CREATE POLICY claims_system ON public.claims TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
-
-ALTER TABLE public.contract_steps ENABLE ROW LEVEL SECURITY;
-
-CREATE POLICY contract_steps_org ON public.contract_steps TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
-
-CREATE POLICY contract_steps_system ON public.contract_steps TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
-
-ALTER TABLE public.contract_terms ENABLE ROW LEVEL SECURITY;
-
-CREATE POLICY contract_terms_org ON public.contract_terms TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
-
-CREATE POLICY contract_terms_system ON public.contract_terms TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
-
-ALTER TABLE public.contracts ENABLE ROW LEVEL SECURITY;
-
-CREATE POLICY contracts_org ON public.contracts TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
-
-CREATE POLICY contracts_system ON public.contracts TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
 
 ALTER TABLE public.discrepancies ENABLE ROW LEVEL SECURITY;
 
@@ -2604,12 +2297,6 @@ CREATE POLICY registry_logins_org ON public.registry_logins TO tranche_org USING
 
 CREATE POLICY registry_logins_system ON public.registry_logins TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
 
-ALTER TABLE public.reservations ENABLE ROW LEVEL SECURITY;
-
-CREATE POLICY reservations_org ON public.reservations TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
-
-CREATE POLICY reservations_system ON public.reservations TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
-
 ALTER TABLE public.run_proofs ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY run_proofs_org ON public.run_proofs TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
@@ -2682,8 +2369,8 @@ GRANT ALL ON FUNCTION public.ledger_journal_balances() TO tranche_system;
 GRANT ALL ON FUNCTION public.ledger_journal_closed() TO tranche_org;
 GRANT ALL ON FUNCTION public.ledger_journal_closed() TO tranche_system;
 
-REVOKE ALL ON FUNCTION public.lift_usage(p_org uuid, p_subject uuid, p_meter text, p_during tstzrange, p_causes text[]) FROM PUBLIC;
-GRANT ALL ON FUNCTION public.lift_usage(p_org uuid, p_subject uuid, p_meter text, p_during tstzrange, p_causes text[]) TO tranche_system;
+REVOKE ALL ON FUNCTION public.lift_usage(p_org uuid, p_subject uuid, p_meter text, p_run integer, p_during tstzrange, p_causes text[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION public.lift_usage(p_org uuid, p_subject uuid, p_meter text, p_run integer, p_during tstzrange, p_causes text[]) TO tranche_system;
 
 GRANT ALL ON FUNCTION public.lock_meter(p_subject uuid, p_meter text) TO tranche_org;
 GRANT ALL ON FUNCTION public.lock_meter(p_subject uuid, p_meter text) TO tranche_system;
@@ -2775,27 +2462,6 @@ GRANT SELECT ON TABLE public.claim_slots TO tranche_org;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.claims TO tranche_system;
 GRANT SELECT ON TABLE public.claims TO tranche_org;
-
-GRANT SELECT ON TABLE public.contract_steps TO tranche_org;
-GRANT SELECT,INSERT ON TABLE public.contract_steps TO tranche_system;
-
-GRANT SELECT ON TABLE public.contract_terms TO tranche_org;
-GRANT SELECT,INSERT ON TABLE public.contract_terms TO tranche_system;
-
-GRANT UPDATE(during) ON TABLE public.contract_terms TO tranche_system;
-
-GRANT UPDATE(cancelled_at) ON TABLE public.contract_terms TO tranche_system;
-
-GRANT SELECT ON TABLE public.contracts TO tranche_org;
-GRANT SELECT,INSERT ON TABLE public.contracts TO tranche_system;
-
-GRANT UPDATE(during) ON TABLE public.contracts TO tranche_system;
-
-GRANT UPDATE(cancelled_at) ON TABLE public.contracts TO tranche_system;
-
-GRANT UPDATE(ended_by) ON TABLE public.contracts TO tranche_system;
-
-GRANT UPDATE(revision) ON TABLE public.contracts TO tranche_system;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.discrepancies TO tranche_system;
 
@@ -2940,10 +2606,8 @@ GRANT UPDATE(revision) ON TABLE public.operations TO tranche_org;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.operator_keys TO tranche_system;
 
-GRANT SELECT,INSERT ON TABLE public.organization_price_books TO tranche_system;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.organization_price_books TO tranche_system;
 GRANT SELECT ON TABLE public.organization_price_books TO tranche_org;
-
-GRANT UPDATE(during) ON TABLE public.organization_price_books TO tranche_system;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.organizations TO tranche_system;
 GRANT SELECT ON TABLE public.organizations TO tranche_org;
@@ -2964,9 +2628,6 @@ GRANT SELECT ON TABLE public.pools TO tranche_org;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.price_books TO tranche_system;
 GRANT SELECT ON TABLE public.price_books TO tranche_org;
-
-GRANT SELECT ON TABLE public.price_steps TO tranche_org;
-GRANT SELECT,INSERT ON TABLE public.price_steps TO tranche_system;
 
 GRANT SELECT,INSERT ON TABLE public.price_versions TO tranche_system;
 GRANT SELECT ON TABLE public.price_versions TO tranche_org;
@@ -3003,19 +2664,6 @@ GRANT UPDATE(revision) ON TABLE public.registry_logins TO tranche_org;
 
 GRANT UPDATE(updated_at) ON TABLE public.registry_logins TO tranche_org;
 
-GRANT SELECT,INSERT ON TABLE public.reservations TO tranche_org;
-GRANT SELECT,INSERT ON TABLE public.reservations TO tranche_system;
-
-GRANT UPDATE(during) ON TABLE public.reservations TO tranche_system;
-
-GRANT UPDATE(next_at) ON TABLE public.reservations TO tranche_system;
-
-GRANT UPDATE(cancelled_at) ON TABLE public.reservations TO tranche_system;
-
-GRANT UPDATE(ended_by) ON TABLE public.reservations TO tranche_system;
-
-GRANT UPDATE(revision) ON TABLE public.reservations TO tranche_system;
-
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.run_proofs TO tranche_system;
 GRANT SELECT ON TABLE public.run_proofs TO tranche_org;
 
@@ -3024,9 +2672,6 @@ GRANT SELECT ON TABLE public.skus TO tranche_org;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.slice_samples TO tranche_system;
 GRANT SELECT ON TABLE public.slice_samples TO tranche_org;
-
-GRANT SELECT ON TABLE public.spot_prices TO tranche_org;
-GRANT SELECT,INSERT ON TABLE public.spot_prices TO tranche_system;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.ssh_authorities TO tranche_system;
 

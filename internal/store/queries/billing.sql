@@ -8,7 +8,7 @@ select distinct org_id from usage_segments
 where during && tstzrange(@from_at::timestamptz, @to_at::timestamptz, '[)') order by org_id;
 
 -- name: UnbillableSegments :one
--- Open, or across a boundary of the period: until the month seal exists neither can be invoiced.
+-- Open, or across a boundary of the period: none, once the month is sealed.
 select count(*) filter (where upper_inf(during))::bigint as open_count,
   count(*) filter (where not upper_inf(during))::bigint as crossing_count
 from usage_segments
@@ -64,7 +64,7 @@ select close_no from billing_accounts where org_id = @org_id for update;
 -- name: UsageOfPeriod :one
 -- What a draft was made from, read again under the lock of the account.
 select count(*)::bigint as segment_count, coalesce(max(recorded_at), timestamptz 'epoch')::timestamptz as max_recorded_at
-from usage_segments
+from billable_segments
 where org_id = @org_id and during && tstzrange(@from_at::timestamptz, @to_at::timestamptz, '[)');
 
 -- name: UnbilledSubjects :one
@@ -76,7 +76,7 @@ with billed as (
 ), used as (
   select u.subject_id, u.meter,
     sum(u.units * (extract(epoch from upper(u.during) - lower(u.during)) * 1000000)::numeric) as quantity
-  from usage_segments u
+  from billable_segments u
   where u.org_id = @org_id and u.during <@ tstzrange(@from_at::timestamptz, @to_at::timestamptz, '[)')
   group by 1, 2
 )

@@ -844,7 +844,7 @@ type UnbillableSegmentsRow struct {
 	CrossingCount int64
 }
 
-// Open, or across a boundary of the period: until the month seal exists neither can be invoiced.
+// Open, or across a boundary of the period: none, once the month is sealed.
 func (q *Queries) UnbillableSegments(ctx context.Context, db DBTX, arg UnbillableSegmentsParams) (UnbillableSegmentsRow, error) {
 	row := db.QueryRow(ctx, unbillableSegments, arg.FromAt, arg.ToAt, arg.OrgID)
 	var i UnbillableSegmentsRow
@@ -860,7 +860,7 @@ with billed as (
 ), used as (
   select u.subject_id, u.meter,
     sum(u.units * (extract(epoch from upper(u.during) - lower(u.during)) * 1000000)::numeric) as quantity
-  from usage_segments u
+  from billable_segments u
   where u.org_id = $2 and u.during <@ tstzrange($3::timestamptz, $4::timestamptz, '[)')
   group by 1, 2
 )
@@ -890,7 +890,7 @@ func (q *Queries) UnbilledSubjects(ctx context.Context, db DBTX, arg UnbilledSub
 
 const usageOfPeriod = `-- name: UsageOfPeriod :one
 select count(*)::bigint as segment_count, coalesce(max(recorded_at), timestamptz 'epoch')::timestamptz as max_recorded_at
-from usage_segments
+from billable_segments
 where org_id = $1 and during && tstzrange($2::timestamptz, $3::timestamptz, '[)')
 `
 

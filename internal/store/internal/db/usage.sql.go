@@ -12,53 +12,219 @@ import (
 	"github.com/google/uuid"
 )
 
-const closeSegment = `-- name: CloseSegment :execrows
-update usage_segments set
-  during = tstzrange(lower(during), greatest($1::timestamptz, lower(during) + interval '1 microsecond'), '[)'),
-  close_reason = $2, fault_party = $3, revision = revision + 1
-where org_id = $4 and subject_id = $5 and meter = $6 and upper_inf(during)
+const billedFrom = `-- name: BilledFrom :many
+select lower(during)::timestamptz as from_at, coalesce(upper(during), lower(during))::timestamptz as to_at, upper_inf(during)::boolean as is_open
+from usage_segments
+where org_id = $1 and subject_id = $2 and meter = $3
+  and during && tstzrange($4::timestamptz, null, '[)')
+order by lower(during)
 `
 
-type CloseSegmentParams struct {
-	At          time.Time
-	CloseReason string
-	FaultParty  string
-	OrgID       uuid.UUID
-	SubjectID   uuid.UUID
-	Meter       string
+type BilledFromParams struct {
+	OrgID     uuid.UUID
+	SubjectID uuid.UUID
+	Meter     string
+	FromAt    time.Time
 }
 
-// The shortest segment is one microsecond: an empty one cannot be stored.
-func (q *Queries) CloseSegment(ctx context.Context, db DBTX, arg CloseSegmentParams) (int64, error) {
-	result, err := db.Exec(ctx, closeSegment,
-		arg.At,
-		arg.CloseReason,
-		arg.FaultParty,
+type BilledFromRow struct {
+	FromAt time.Time
+	ToAt   time.Time
+	IsOpen bool
+}
+
+// What is recorded of a meter from an instant on, also where it is excluded.
+func (q *Queries) BilledFrom(ctx context.Context, db DBTX, arg BilledFromParams) ([]BilledFromRow, error) {
+	rows, err := db.Query(ctx, billedFrom,
 		arg.OrgID,
 		arg.SubjectID,
 		arg.Meter,
+		arg.FromAt,
 	)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return result.RowsAffected(), nil
+	defer rows.Close()
+	var items []BilledFromRow
+	for rows.Next() {
+		var i BilledFromRow
+		if err := rows.Scan(&i.FromAt, &i.ToAt, &i.IsOpen); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const boundsOfRun = `-- name: BoundsOfRun :one
+select a.org_id, a.instance_id, a.run, a.ordered_biz,
+  least(p.ended_at, biz_at(a.releasing_at), x.from_at, o.accepted_at, 'infinity')::timestamptz as ends_at
+from assignments a
+left join run_proofs p on p.org_id = a.org_id and p.assignment_id = a.id
+left join lateral (select min(from_at) as from_at from interruptions where org_id = a.org_id and assignment_id = a.id) x on true
+left join lateral (select min(created_at) as accepted_at from operations where org_id = a.org_id and subject_id = a.instance_id
+  and kind in ('instance.stop', 'instance.delete') and created_at >= a.ordered_biz) o on true
+where a.id = $1
+`
+
+type BoundsOfRunRow struct {
+	OrgID      uuid.UUID
+	InstanceID uuid.UUID
+	Run        int32
+	OrderedBiz time.Time
+	EndsAt     time.Time
+}
+
+// Between the order and the first thing that ends it, evidence of an assignment counts.
+func (q *Queries) BoundsOfRun(ctx context.Context, db DBTX, assignmentID uuid.UUID) (BoundsOfRunRow, error) {
+	row := db.QueryRow(ctx, boundsOfRun, assignmentID)
+	var i BoundsOfRunRow
+	err := row.Scan(
+		&i.OrgID,
+		&i.InstanceID,
+		&i.Run,
+		&i.OrderedBiz,
+		&i.EndsAt,
+	)
+	return i, err
+}
+
+const closeMeter = `-- name: CloseMeter :one
+select close_usage($1::uuid, $2::uuid, $3::text, $4::integer, $5::timestamptz, $6::text, $7::text)::boolean
+`
+
+type CloseMeterParams struct {
+	OrgID       uuid.UUID
+	SubjectID   uuid.UUID
+	Meter       string
+	Run         int32
+	At          time.Time
+	CloseReason string
+	FaultParty  string
+}
+
+func (q *Queries) CloseMeter(ctx context.Context, db DBTX, arg CloseMeterParams) (bool, error) {
+	row := db.QueryRow(ctx, closeMeter,
+		arg.OrgID,
+		arg.SubjectID,
+		arg.Meter,
+		arg.Run,
+		arg.At,
+		arg.CloseReason,
+		arg.FaultParty,
+	)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
+const excludeUsage = `-- name: ExcludeUsage :one
+select exclude_usage($1::uuid, $2::uuid, $3::text, $4::integer,
+  tstzrange($5::timestamptz, $6::timestamptz, '[)'), $7::text, $8::uuid)::bigint
+`
+
+type ExcludeUsageParams struct {
+	OrgID     uuid.UUID
+	SubjectID uuid.UUID
+	Meter     string
+	Run       int32
+	FromAt    time.Time
+	ToAt      time.Time
+	Cause     string
+	Ref       *uuid.UUID
+}
+
+func (q *Queries) ExcludeUsage(ctx context.Context, db DBTX, arg ExcludeUsageParams) (int64, error) {
+	row := db.QueryRow(ctx, excludeUsage,
+		arg.OrgID,
+		arg.SubjectID,
+		arg.Meter,
+		arg.Run,
+		arg.FromAt,
+		arg.ToAt,
+		arg.Cause,
+		arg.Ref,
+	)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
+const exclusionsInWindow = `-- name: ExclusionsInWindow :many
+select subject_id, meter, lower(during)::timestamptz as from_at, upper(during)::timestamptz as to_at, recorded_at
+from usage_exclusions
+where org_id = $1
+  and during && tstzrange($2::timestamptz, $3::timestamptz, '[)')
+  and close_no <= $4::integer and (lifted_close_no is null or lifted_close_no > $4)
+order by subject_id, meter, from_at
+`
+
+type ExclusionsInWindowParams struct {
+	OrgID  uuid.UUID
+	FromAt time.Time
+	ToAt   time.Time
+	AsOf   int32
+}
+
+type ExclusionsInWindowRow struct {
+	SubjectID  uuid.UUID
+	Meter      string
+	FromAt     time.Time
+	ToAt       time.Time
+	RecordedAt time.Time
+}
+
+func (q *Queries) ExclusionsInWindow(ctx context.Context, db DBTX, arg ExclusionsInWindowParams) ([]ExclusionsInWindowRow, error) {
+	rows, err := db.Query(ctx, exclusionsInWindow,
+		arg.OrgID,
+		arg.FromAt,
+		arg.ToAt,
+		arg.AsOf,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ExclusionsInWindowRow
+	for rows.Next() {
+		var i ExclusionsInWindowRow
+		if err := rows.Scan(
+			&i.SubjectID,
+			&i.Meter,
+			&i.FromAt,
+			&i.ToAt,
+			&i.RecordedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const insertInstanceSegment = `-- name: InsertInstanceSegment :execrows
 insert into usage_segments (org_id, id, subject_kind, subject_id, project_id, meter, start_id, seq, run, assignment_id,
   units, sku_id, sku_snapshot, price_book_id, locked_price_version_id, region, isolation_gpu, isolation_host,
-  subject_name, labels, open_reason, evidence, simulated, billing_period, during)
+  subject_name, labels, open_reason, close_reason, evidence, simulated, billing_period, close_no, during)
 select i.org_id, $1, 'instance', i.id, i.project_id, $2, $3, $4, $5, $6,
   1, i.sku_id,
   jsonb_build_object('code', s.code, 'gpu_model', s.gpu_model, 'mode', s.mode, 'profile', s.profile, 'gpu_count', s.gpu_count,
     'memory_mib', s.memory_mib, 'sm_count', s.sm_count, 'sm_percent', s.sm_percent),
-  i.price_book_id, i.locked_price_version_id, o.region_id, s.isolation_gpu, s.isolation_host,
-  i.name, i.labels, $7, $8, i.simulated, $9,
-  tstzrange($10::timestamptz, null, '[)')
+  case when i.price_book_id is not null then coalesce((select b.price_book_id from organization_price_books b
+    where b.org_id = i.org_id and b.during @> $7::timestamptz), i.price_book_id) end,
+  i.locked_price_version_id, o.region_id, s.isolation_gpu, s.isolation_host,
+  i.name, i.labels, $8, $9, $10, i.simulated, $11, $12,
+  tstzrange($7::timestamptz, $13::timestamptz, '[)')
 from instances i
 join skus s on s.id = i.sku_id
 join offers o on o.id = i.offer_id
-where i.org_id = $11 and i.id = $12
+where i.org_id = $14 and i.id = $15
 `
 
 type InsertInstanceSegmentParams struct {
@@ -68,10 +234,13 @@ type InsertInstanceSegmentParams struct {
 	Seq           int64
 	Run           int32
 	AssignmentID  *uuid.UUID
+	At            time.Time
 	OpenReason    string
+	CloseReason   string
 	Evidence      []byte
 	BillingPeriod string
-	At            time.Time
+	CloseNo       int32
+	ToAt          *time.Time
 	OrgID         uuid.UUID
 	InstanceID    uuid.UUID
 }
@@ -84,10 +253,13 @@ func (q *Queries) InsertInstanceSegment(ctx context.Context, db DBTX, arg Insert
 		arg.Seq,
 		arg.Run,
 		arg.AssignmentID,
+		arg.At,
 		arg.OpenReason,
+		arg.CloseReason,
 		arg.Evidence,
 		arg.BillingPeriod,
-		arg.At,
+		arg.CloseNo,
+		arg.ToAt,
 		arg.OrgID,
 		arg.InstanceID,
 	)
@@ -136,19 +308,143 @@ func (q *Queries) LastSegment(ctx context.Context, db DBTX, arg LastSegmentParam
 	return i, err
 }
 
+const liftUsage = `-- name: LiftUsage :one
+select lift_usage($1::uuid, $2::uuid, $3::text, $4::integer, tstzrange($5::timestamptz, $6::timestamptz, '[)'), $7::text[])::bigint
+`
+
+type LiftUsageParams struct {
+	OrgID     uuid.UUID
+	SubjectID uuid.UUID
+	Meter     string
+	Run       int32
+	FromAt    time.Time
+	ToAt      time.Time
+	Causes    []string
+}
+
+func (q *Queries) LiftUsage(ctx context.Context, db DBTX, arg LiftUsageParams) (int64, error) {
+	row := db.QueryRow(ctx, liftUsage,
+		arg.OrgID,
+		arg.SubjectID,
+		arg.Meter,
+		arg.Run,
+		arg.FromAt,
+		arg.ToAt,
+		arg.Causes,
+	)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
+const lockMeter = `-- name: LockMeter :exec
+select lock_meter($1::uuid, $2::text)
+`
+
+func (q *Queries) LockMeter(ctx context.Context, db DBTX, subjectID uuid.UUID, meter string) error {
+	_, err := db.Exec(ctx, lockMeter, subjectID, meter)
+	return err
+}
+
+const openAcrossMonths = `-- name: OpenAcrossMonths :many
+select org_id, subject_id, meter from usage_segments
+where upper_inf(during) and lower(during) < $1::timestamptz and month_end(lower(during)) < $1::timestamptz
+order by lower(during), id limit $2
+`
+
+type OpenAcrossMonthsRow struct {
+	OrgID     uuid.UUID
+	SubjectID uuid.UUID
+	Meter     string
+}
+
+// Open segments whose month has ended, oldest first.
+func (q *Queries) OpenAcrossMonths(ctx context.Context, db DBTX, before time.Time, size int32) ([]OpenAcrossMonthsRow, error) {
+	rows, err := db.Query(ctx, openAcrossMonths, before, size)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []OpenAcrossMonthsRow
+	for rows.Next() {
+		var i OpenAcrossMonthsRow
+		if err := rows.Scan(&i.OrgID, &i.SubjectID, &i.Meter); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const readClosedUntil = `-- name: ReadClosedUntil :one
 
-select (case when isfinite(closed_until) then closed_until else timestamptz 'epoch' end)::timestamptz as closed_until
+select (case when isfinite(closed_until) then closed_until else timestamptz 'epoch' end)::timestamptz as closed_until, close_no
 from billing_accounts where org_id = $1 for share
 `
 
-// Usage segments: recorded under the instance row's lock, never deleted.
+type ReadClosedUntilRow struct {
+	ClosedUntil time.Time
+	CloseNo     int32
+}
+
+// Usage segments: recorded under the lock of their meter, never deleted, never shortened once closed.
 // A finalize that is on its way (FOR UPDATE) is waited for.
-func (q *Queries) ReadClosedUntil(ctx context.Context, db DBTX, orgID uuid.UUID) (time.Time, error) {
+func (q *Queries) ReadClosedUntil(ctx context.Context, db DBTX, orgID uuid.UUID) (ReadClosedUntilRow, error) {
 	row := db.QueryRow(ctx, readClosedUntil, orgID)
-	var closed_until time.Time
-	err := row.Scan(&closed_until)
-	return closed_until, err
+	var i ReadClosedUntilRow
+	err := row.Scan(&i.ClosedUntil, &i.CloseNo)
+	return i, err
+}
+
+const sealMeter = `-- name: SealMeter :one
+select seal_usage($1::uuid, $2::uuid, $3::text, $4::timestamptz)::bigint
+`
+
+type SealMeterParams struct {
+	OrgID     uuid.UUID
+	SubjectID uuid.UUID
+	Meter     string
+	UntilAt   time.Time
+}
+
+func (q *Queries) SealMeter(ctx context.Context, db DBTX, arg SealMeterParams) (int64, error) {
+	row := db.QueryRow(ctx, sealMeter,
+		arg.OrgID,
+		arg.SubjectID,
+		arg.Meter,
+		arg.UntilAt,
+	)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
+const startOfRun = `-- name: StartOfRun :one
+select start_id from usage_segments
+where org_id = $1 and subject_id = $2 and meter = $3 and run = $4
+order by seq limit 1
+`
+
+type StartOfRunParams struct {
+	OrgID     uuid.UUID
+	SubjectID uuid.UUID
+	Meter     string
+	Run       int32
+}
+
+func (q *Queries) StartOfRun(ctx context.Context, db DBTX, arg StartOfRunParams) (uuid.UUID, error) {
+	row := db.QueryRow(ctx, startOfRun,
+		arg.OrgID,
+		arg.SubjectID,
+		arg.Meter,
+		arg.Run,
+	)
+	var start_id uuid.UUID
+	err := row.Scan(&start_id)
+	return start_id, err
 }
 
 const usageInWindow = `-- name: UsageInWindow :many
@@ -156,7 +452,7 @@ select u.id, u.project_id, u.subject_kind, u.subject_id, u.meter, u.start_id, u.
   lower(u.during)::timestamptz as from_at, coalesce(upper(u.during), lower(u.during))::timestamptz as to_at,
   upper_inf(u.during)::boolean as is_open,
   u.subject_name, p.name as project_name, u.sku_id, s.code as sku_code, s.gpu_model, s.mode, s.profile, s.gpu_count,
-  u.isolation_gpu, u.isolation_host, u.region, u.price_book_id, u.locked_price_version_id,
+  u.isolation_gpu, u.isolation_host, u.region, u.labels, u.price_book_id, u.locked_price_version_id,
   coalesce(l.amount::text, '')::text as locked_price, u.pricing_kind, u.simulated, u.recorded_at
 from usage_segments u
 join projects p on p.org_id = u.org_id and p.id = u.project_id
@@ -164,8 +460,9 @@ join skus s on s.id = u.sku_id
 left join prices l on l.price_version_id = u.locked_price_version_id and l.sku_id = u.sku_id and l.meter = u.meter
 where u.org_id = $1
   and u.during && tstzrange($2::timestamptz, $3::timestamptz, '[)')
-  and ($4::uuid is null or u.project_id = $4)
-  and (cardinality($5::uuid[]) = 0 or u.subject_id = any($5::uuid[]))
+  and u.close_no <= $4::integer
+  and ($5::uuid is null or u.project_id = $5)
+  and (cardinality($6::uuid[]) = 0 or u.subject_id = any($6::uuid[]))
 order by u.subject_id, u.meter, u.seq
 `
 
@@ -173,6 +470,7 @@ type UsageInWindowParams struct {
 	OrgID      uuid.UUID
 	FromAt     time.Time
 	ToAt       time.Time
+	AsOf       int32
 	ProjectID  *uuid.UUID
 	SubjectIds []uuid.UUID
 }
@@ -201,6 +499,7 @@ type UsageInWindowRow struct {
 	IsolationGpu         string
 	IsolationHost        string
 	Region               string
+	Labels               []byte
 	PriceBookID          *uuid.UUID
 	LockedPriceVersionID *uuid.UUID
 	LockedPrice          string
@@ -209,11 +508,13 @@ type UsageInWindowRow struct {
 	RecordedAt           time.Time
 }
 
+// As of a close: without what was accepted after it.
 func (q *Queries) UsageInWindow(ctx context.Context, db DBTX, arg UsageInWindowParams) ([]UsageInWindowRow, error) {
 	rows, err := db.Query(ctx, usageInWindow,
 		arg.OrgID,
 		arg.FromAt,
 		arg.ToAt,
+		arg.AsOf,
 		arg.ProjectID,
 		arg.SubjectIds,
 	)
@@ -248,6 +549,7 @@ func (q *Queries) UsageInWindow(ctx context.Context, db DBTX, arg UsageInWindowP
 			&i.IsolationGpu,
 			&i.IsolationHost,
 			&i.Region,
+			&i.Labels,
 			&i.PriceBookID,
 			&i.LockedPriceVersionID,
 			&i.LockedPrice,
