@@ -50,6 +50,7 @@ var floors = []struct {
 	{"internal/metering", 1},
 	{"billing", 1},
 	{"billing/rating", 1},
+	{"billing/payment", 1},
 	{"openapi/wire", 1},
 
 	{"migrations", 2},
@@ -58,7 +59,10 @@ var floors = []struct {
 	{"internal/auth", 2},
 	{"internal/outbox", 2},
 	{"internal/sshcert", 2},
+	{"internal/sheet", 2},
 	{"billing/render", 2},
+	{"billing/focus", 2},
+	{"billing/payment/stripe", 2},
 
 	{"internal/app", 3},
 
@@ -114,7 +118,10 @@ var owners = []struct {
 	{"connectrpc.com/connect", []string{"internal/agentlink", "gateway", "nodeagent"}, "the agent stream has two ends"},
 	{"github.com/golang-jwt/jwt", []string{"internal/auth"}, "tokens are judged in one place"},
 	{"github.com/spf13/cobra", []string{"cmd"}, "commands belong to binaries"},
+	{"github.com/stripe/stripe-go", []string{"billing/payment/stripe"}, "each payment provider stays behind one port"},
 	{"github.com/go-chi/chi", []string{"api", "web", "cmd/tranched"}, "routing belongs to the HTTP edge"},
+	{"github.com/go-pdf/fpdf", []string{"internal/sheet"}, "a library without maintainers stays behind one package"},
+	{"github.com/parquet-go/parquet-go", []string{"billing/focus"}, "one export writes Parquet"},
 	{"github.com/stretchr/testify", []string{"internal/testkit"}, "test libraries stay out of production code"},
 	{"pgregory.net/rapid", []string{"internal/testkit"}, "test libraries stay out of production code"},
 	{"github.com/getkin/kin-openapi", nil, "it is an oracle of tests, fifty times too slow for a request"},

@@ -27,6 +27,9 @@ type (
 	paymentKind    struct{}
 	approvalKind   struct{}
 	discrepKind    struct{}
+	attemptKind    struct{}
+	disputeKind    struct{}
+	statementKind  struct{}
 )
 
 func (orgKind) prefix() string        { return "org" }
@@ -55,6 +58,9 @@ func (budgetKind) prefix() string     { return "bud" }
 func (paymentKind) prefix() string    { return "pay" }
 func (approvalKind) prefix() string   { return "apr" }
 func (discrepKind) prefix() string    { return "disc" }
+func (attemptKind) prefix() string    { return "pat" }
+func (disputeKind) prefix() string    { return "dsp" }
+func (statementKind) prefix() string  { return "stl" }
 
 // One type a noun; the comment is the prefix of its text.
 type (
@@ -85,4 +91,8 @@ type (
 	Payment       = ID[paymentKind]   // pay
 	Approval      = ID[approvalKind]  // apr
 	Discrepancy   = ID[discrepKind]   // disc
+	// PaymentAttempt is one intent to charge: an order to a payment provider.
+	PaymentAttempt = ID[attemptKind]   // pat
+	Dispute        = ID[disputeKind]   // dsp
+	StatementLine  = ID[statementKind] // stl
 )

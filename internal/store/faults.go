@@ -33,13 +33,26 @@ var constraintFaults = map[string]*fault.Error{
 	"claims_host_binding":  fault.New(fault.Conflict, "state.conflict", "The host is bound to another organization."),
 	"gpu_bindings_pkey":    fault.New(fault.Conflict, "state.conflict", "The GPU is bound to another organization."),
 
-	"claim_slots_gpu_binding":  fault.New(fault.Conflict, "state.conflict", "The GPU is bound to another organization."),
-	"mode_changes_open":        fault.New(fault.Conflict, "state.conflict", "A mode change of this GPU is under way.").Suggest("Wait for it, or cancel it."),
-	"registry_logins_registry": fault.New(fault.Conflict, "name.taken", "The organization has a login of that registry.").Suggest("Change or delete that login."),
-	"host_ports_pkey":          fault.New(fault.Conflict, "state.conflict", "Another claim took the port first."),
-	"instances_client_token":   fault.New(fault.Conflict, "state.conflict", "An instance was already created with that client_token.").Suggest("Read the instances and look for the client_token."),
-	"invoices_billed_once":     fault.New(fault.Conflict, "state.conflict", "That period is already invoiced."),
-	"invoices_finalized":       fault.New(fault.Conflict, "state.conflict", "A finalized invoice cannot change."),
+	"contract_terms_no_overlap":           fault.New(fault.Conflict, "state.conflict", "A contract of the organization has a term of that kind and scope at the same time.").Suggest("End that contract first, or choose another scope or time."),
+	"contracts_org":                       NotFound(),
+	"reservations_org":                    NotFound(),
+	"reservations_project":                NotFound(),
+	"spot_prices_append":                  fault.New(fault.Conflict, "state.conflict", "The series has a spot price at that instant or later, or the instant is past.").Suggest("Append a price that begins later than the newest."),
+	"spot_prices_pkey":                    fault.New(fault.Conflict, "state.conflict", "The series has a spot price at that instant.").Suggest("Append a price that begins later than the newest."),
+	"organization_price_books_no_overlap": fault.New(fault.Conflict, "state.conflict", "The organization's price book changed just now.").Suggest("Read its price books and decide again."),
+	"ends_early_only":                     fault.New(fault.Conflict, "state.conflict", "What is in force ends early in the future only."),
+
+	"claim_slots_gpu_binding":   fault.New(fault.Conflict, "state.conflict", "The GPU is bound to another organization."),
+	"mode_changes_open":         fault.New(fault.Conflict, "state.conflict", "A mode change of this GPU is under way.").Suggest("Wait for it, or cancel it."),
+	"registry_logins_registry":  fault.New(fault.Conflict, "name.taken", "The organization has a login of that registry.").Suggest("Change or delete that login."),
+	"host_ports_pkey":           fault.New(fault.Conflict, "state.conflict", "Another claim took the port first."),
+	"instances_client_token":    fault.New(fault.Conflict, "state.conflict", "An instance was already created with that client_token.").Suggest("Read the instances and look for the client_token."),
+	"invoices_billed_once":      fault.New(fault.Conflict, "state.conflict", "That period is already invoiced."),
+	"payments_spent":            fault.New(fault.Conflict, "payment.spent", "That is more than is left of the payment.").Suggest("Read the payment: what is allocated, refunded or charged back is not there any more."),
+	"payment_attempts_one_live": fault.New(fault.Conflict, "state.conflict", "A charge of this is under way.").Suggest("Wait for its outcome."),
+	"payment_attempts_once":     fault.New(fault.Conflict, "state.conflict", "That attempt was made already."),
+	"approvals_two_people":      fault.New(fault.Forbidden, "approval.self", "Nobody approves a request of their own.").Suggest("Ask another operator."),
+	"invoices_finalized":        fault.New(fault.Conflict, "state.conflict", "A finalized invoice cannot change."),
 }
 
 // mapError turns what Postgres said into a fault; faults and nil pass unchanged.

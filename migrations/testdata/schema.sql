@@ -87,6 +87,46 @@ begin
   return was_open;
 end $$;
 
+CREATE FUNCTION public.contract_terms_as_contract() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+begin
+  if not exists (select 1 from contracts c where c.org_id = new.org_id and c.id = new.contract_id
+      and c.during = new.during and c.cancelled_at is not distinct from new.cancelled_at) then
+    raise exception 'term % lasts otherwise than its contract', new.no
+      using errcode = 'restrict_violation', constraint = 'contract_terms_as_contract';
+  end if;
+  return new;
+end $$;
+
+CREATE FUNCTION public.ends_early_only() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+declare
+  moving constant text[] := array['during', 'cancelled_at', 'ended_by', 'next_at', 'revision'];
+  was jsonb;
+  becomes jsonb;
+  earliest timestamptz := biz_at(clock_timestamp() - interval '10 seconds'); -- what a transaction may take
+begin
+  if tg_op = 'DELETE' then
+    raise exception '% on % is refused', tg_op, tg_table_name using errcode = 'restrict_violation', constraint = 'immutable';
+  end if;
+  was := to_jsonb(old);
+  becomes := to_jsonb(new);
+  if was - moving <> becomes - moving or lower(old.during) <> lower(new.during) then
+    raise exception 'a row of % is changed', tg_table_name using errcode = 'restrict_violation', constraint = 'immutable';
+  end if;
+  if was ->> 'cancelled_at' is not null and (becomes ->> 'cancelled_at' is null or old.during <> new.during)
+    or was ->> 'cancelled_at' is null and becomes ->> 'cancelled_at' is not null and lower(old.during) < earliest
+    or old.during <> new.during and (coalesce(upper(new.during), 'infinity') > coalesce(upper(old.during), 'infinity')
+      or upper(new.during) < earliest)
+  then
+    raise exception 'a row of % ends early in the future only', tg_table_name
+      using errcode = 'restrict_violation', constraint = 'ends_early_only';
+  end if;
+  return new;
+end $$;
+
 CREATE FUNCTION public.exclude_usage(p_org uuid, p_subject uuid, p_meter text, p_run integer, p_during tstzrange, p_cause text, p_ref uuid) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'public', 'pg_temp'
@@ -129,10 +169,14 @@ end $$;
 CREATE FUNCTION public.invoices_guard() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
+declare states constant text[] := array['live', 'credited_minor', 'carried_by'];
 begin
   if tg_op = 'UPDATE' and old.status = 'draft' then return new; end if;
   if tg_op = 'DELETE' and old.status = 'draft' then return old; end if;
-  if tg_op = 'UPDATE' and to_jsonb(new) - 'live' = to_jsonb(old) - 'live' then return new; end if;
+  if tg_op = 'UPDATE' and to_jsonb(new) - states = to_jsonb(old) - states
+    and (old.live or not new.live) and new.credited_minor >= old.credited_minor
+    and (old.carried_by is null or new.carried_by = old.carried_by or not exists (select 1 from invoices where id = old.carried_by and live))
+  then return new; end if;
   raise exception 'invoice % is finalized', old.number using errcode = 'restrict_violation', constraint = 'invoices_finalized';
 end $$;
 
@@ -160,6 +204,17 @@ CREATE FUNCTION public.ledger_journal_closed() RETURNS trigger
 begin
   if not exists (select 1 from ledger_journals where id = new.journal_id and xmin = pg_current_xact_id()::xid) then
     raise exception 'journal % is closed', new.journal_id using errcode = 'restrict_violation', constraint = 'ledger_journal_closed';
+  end if;
+  return new;
+end $$;
+
+CREATE FUNCTION public.ledger_month_open() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'public', 'pg_temp'
+    AS $$
+begin
+  if new.effective_on <= (select closed_through from ledger_books for share) then
+    raise exception 'the month of % is closed', new.effective_on using errcode = 'restrict_violation', constraint = 'ledger_month_open';
   end if;
   return new;
 end $$;
@@ -262,6 +317,18 @@ begin
   return n;
 end $$;
 
+CREATE FUNCTION public.spot_prices_append() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+begin
+  if new.effective_from < biz_at(clock_timestamp() - interval '10 seconds') or exists (select 1 from spot_prices p where p.region_id = new.region_id
+      and p.sku_id = new.sku_id and p.currency = new.currency and p.effective_from >= new.effective_from) then
+    raise exception 'a spot price begins after the newest one and not in the past'
+      using errcode = 'restrict_violation', constraint = 'spot_prices_append';
+  end if;
+  return new;
+end $$;
+
 CREATE FUNCTION public.tenant_table(t text) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -318,6 +385,34 @@ CREATE TABLE public.api_keys (
 );
 
 ALTER TABLE ONLY public.api_keys FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.approval_rules (
+    kind text NOT NULL,
+    currency text DEFAULT ''::text NOT NULL,
+    above_minor bigint NOT NULL,
+    updated_by text NOT NULL,
+    updated_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT approval_rules_above CHECK ((above_minor >= 0))
+);
+
+CREATE TABLE public.approvals (
+    id uuid NOT NULL,
+    kind text NOT NULL,
+    body jsonb NOT NULL,
+    body_hash bytea NOT NULL,
+    amount_minor bigint NOT NULL,
+    currency text NOT NULL,
+    state text DEFAULT 'pending'::text NOT NULL,
+    requested_by text NOT NULL,
+    decided_by text DEFAULT ''::text NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    decided_at timestamp with time zone,
+    executed_at timestamp with time zone,
+    expires_at timestamp with time zone NOT NULL,
+    revision bigint DEFAULT 1 NOT NULL,
+    CONSTRAINT approvals_state CHECK ((state = ANY (ARRAY['pending'::text, 'approved'::text, 'rejected'::text, 'executed'::text]))),
+    CONSTRAINT approvals_two_people CHECK (((decided_by = ''::text) OR (state = 'rejected'::text) OR (decided_by <> requested_by)))
+);
 
 CREATE TABLE public.assignments (
     org_id uuid NOT NULL,
@@ -519,6 +614,50 @@ CREATE TABLE public.billing_accounts (
 
 ALTER TABLE ONLY public.billing_accounts FORCE ROW LEVEL SECURITY;
 
+CREATE TABLE public.billing_holds (
+    org_id uuid NOT NULL,
+    invoice_id uuid NOT NULL,
+    since timestamp with time zone NOT NULL,
+    stop_at timestamp with time zone,
+    stopped_at timestamp with time zone
+);
+
+ALTER TABLE ONLY public.billing_holds FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.budget_alerts (
+    org_id uuid NOT NULL,
+    budget_id uuid NOT NULL,
+    period text NOT NULL,
+    threshold integer NOT NULL,
+    spent_minor bigint NOT NULL,
+    at timestamp with time zone NOT NULL
+);
+
+ALTER TABLE ONLY public.budget_alerts FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.budgets (
+    org_id uuid NOT NULL,
+    id uuid NOT NULL,
+    name text DEFAULT ''::text NOT NULL,
+    scope text NOT NULL,
+    project_id uuid,
+    key_id uuid,
+    amount_minor bigint NOT NULL,
+    currency text NOT NULL,
+    thresholds integer[] NOT NULL,
+    hard boolean DEFAULT false NOT NULL,
+    period text DEFAULT ''::text NOT NULL,
+    spent_minor bigint DEFAULT 0 NOT NULL,
+    checked_at timestamp with time zone,
+    created_by text DEFAULT ''::text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT budgets_amount CHECK ((amount_minor > 0)),
+    CONSTRAINT budgets_scope CHECK ((scope = ANY (ARRAY['organization'::text, 'project'::text, 'key'::text]))),
+    CONSTRAINT budgets_subject CHECK ((((scope = 'project'::text) = (project_id IS NOT NULL)) AND ((scope = 'key'::text) = (key_id IS NOT NULL))))
+);
+
+ALTER TABLE ONLY public.budgets FORCE ROW LEVEL SECURITY;
+
 CREATE TABLE public.business_clock (
     one boolean DEFAULT true NOT NULL,
     scale integer DEFAULT 1 NOT NULL,
@@ -580,6 +719,155 @@ CREATE TABLE public.claims (
 
 ALTER TABLE ONLY public.claims FORCE ROW LEVEL SECURITY;
 
+CREATE TABLE public.contract_steps (
+    org_id uuid NOT NULL,
+    contract_id uuid NOT NULL,
+    no integer NOT NULL,
+    step integer NOT NULL,
+    up_to numeric(38,12),
+    amount numeric(24,12) NOT NULL,
+    CONSTRAINT contract_steps_amount CHECK ((amount >= (0)::numeric)),
+    CONSTRAINT contract_steps_step CHECK (((step >= 1) AND (step <= 100))),
+    CONSTRAINT contract_steps_up_to CHECK ((up_to > (0)::numeric))
+);
+
+ALTER TABLE ONLY public.contract_steps FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.contract_terms (
+    org_id uuid NOT NULL,
+    contract_id uuid NOT NULL,
+    no integer NOT NULL,
+    kind text NOT NULL,
+    name text DEFAULT ''::text NOT NULL,
+    offer text DEFAULT ''::text NOT NULL,
+    scope_meter text DEFAULT ''::text NOT NULL,
+    scope_family text DEFAULT ''::text NOT NULL,
+    scope_sku uuid,
+    price numeric(24,12),
+    tiering text DEFAULT ''::text NOT NULL,
+    package_size numeric(38,12),
+    ppm bigint,
+    quantity numeric(38,0),
+    micros bigint,
+    hours bigint,
+    amount_minor bigint,
+    during tstzrange NOT NULL,
+    cancelled_at timestamp with time zone,
+    CONSTRAINT contract_terms_amount CHECK ((amount_minor > 0)),
+    CONSTRAINT contract_terms_hours CHECK (((hours >= 1) AND (hours <= 744))),
+    CONSTRAINT contract_terms_kind CHECK ((kind = ANY (ARRAY['price'::text, 'discount'::text, 'free_quota'::text, 'minimum'::text, 'cap'::text, 'commitment'::text, 'fixed_discount'::text]))),
+    CONSTRAINT contract_terms_micros CHECK ((micros > 0)),
+    CONSTRAINT contract_terms_package CHECK ((package_size > (0)::numeric)),
+    CONSTRAINT contract_terms_ppm CHECK (((ppm >= 1) AND (ppm <= 1000000))),
+    CONSTRAINT contract_terms_price CHECK ((price >= (0)::numeric)),
+    CONSTRAINT contract_terms_quantity CHECK ((quantity > (0)::numeric)),
+    CONSTRAINT contract_terms_tiering CHECK ((tiering = ANY (ARRAY[''::text, 'graduated'::text, 'volume'::text, 'package'::text]))),
+    CONSTRAINT contract_terms_value CHECK (((num_nonnulls(price, ppm, quantity, micros, hours, amount_minor) = 1) AND
+CASE kind
+    WHEN 'price'::text THEN ((price IS NOT NULL) AND (scope_sku IS NOT NULL) AND (scope_meter <> ''::text))
+    WHEN 'discount'::text THEN (ppm IS NOT NULL)
+    WHEN 'free_quota'::text THEN ((quantity IS NOT NULL) AND (scope_meter <> ''::text))
+    WHEN 'minimum'::text THEN (micros IS NOT NULL)
+    WHEN 'cap'::text THEN ((hours IS NOT NULL) OR (amount_minor IS NOT NULL))
+    ELSE (amount_minor IS NOT NULL)
+END))
+);
+
+ALTER TABLE ONLY public.contract_terms FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.contracts (
+    org_id uuid NOT NULL,
+    id uuid NOT NULL,
+    name text NOT NULL,
+    currency text NOT NULL,
+    during tstzrange NOT NULL,
+    created_by text DEFAULT ''::text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    cancelled_at timestamp with time zone,
+    ended_by text DEFAULT ''::text NOT NULL,
+    revision bigint DEFAULT 1 NOT NULL,
+    CONSTRAINT contracts_bounds CHECK (((NOT isempty(during)) AND lower_inc(during) AND (NOT upper_inc(during)) AND (NOT lower_inf(during)))),
+    CONSTRAINT contracts_currency CHECK ((currency ~ '^[A-Z]{3}$'::text))
+);
+
+ALTER TABLE ONLY public.contracts FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.coupon_uses (
+    org_id uuid NOT NULL,
+    code text NOT NULL,
+    grant_id uuid NOT NULL,
+    at timestamp with time zone NOT NULL
+);
+
+ALTER TABLE ONLY public.coupon_uses FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.coupons (
+    code text NOT NULL,
+    name text NOT NULL,
+    amount_minor bigint NOT NULL,
+    currency text NOT NULL,
+    priority integer DEFAULT 0 NOT NULL,
+    valid_until timestamp with time zone,
+    grant_days integer,
+    max_uses integer NOT NULL,
+    uses integer DEFAULT 0 NOT NULL,
+    created_by text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT coupons_amount CHECK ((amount_minor > 0)),
+    CONSTRAINT coupons_code CHECK ((code ~ '^[A-Z0-9-]{4,40}$'::text)),
+    CONSTRAINT coupons_max_uses CHECK ((max_uses > 0)),
+    CONSTRAINT coupons_used_up CHECK (((uses >= 0) AND (uses <= max_uses)))
+);
+
+CREATE TABLE public.credit_grants (
+    org_id uuid NOT NULL,
+    id uuid NOT NULL,
+    kind text NOT NULL,
+    name text NOT NULL,
+    priority integer NOT NULL,
+    expires_at timestamp with time zone,
+    scope jsonb DEFAULT '{}'::jsonb NOT NULL,
+    amount_minor bigint NOT NULL,
+    tax_minor bigint DEFAULT 0 NOT NULL,
+    remaining_minor bigint NOT NULL,
+    currency text NOT NULL,
+    source_id uuid NOT NULL,
+    lapsed_at timestamp with time zone,
+    created_by text DEFAULT ''::text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT credit_grants_amount CHECK ((amount_minor > 0)),
+    CONSTRAINT credit_grants_kind CHECK ((kind = ANY (ARRAY['promo'::text, 'prepaid'::text]))),
+    CONSTRAINT credit_grants_remaining CHECK (((remaining_minor >= 0) AND (remaining_minor <= amount_minor))),
+    CONSTRAINT credit_grants_tax CHECK (((tax_minor >= 0) AND (tax_minor <= amount_minor)))
+);
+
+ALTER TABLE ONLY public.credit_grants FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.credit_uses (
+    org_id uuid NOT NULL,
+    id bigint NOT NULL,
+    grant_id uuid NOT NULL,
+    kind text NOT NULL,
+    period text NOT NULL,
+    close_no integer NOT NULL,
+    amount_minor bigint NOT NULL,
+    reason text NOT NULL,
+    at timestamp with time zone NOT NULL,
+    CONSTRAINT credit_uses_amount CHECK ((amount_minor <> 0)),
+    CONSTRAINT credit_uses_reason CHECK ((reason = ANY (ARRAY['burn'::text, 'invoice'::text, 'credit'::text, 'returned'::text, 'expired'::text])))
+);
+
+ALTER TABLE ONLY public.credit_uses FORCE ROW LEVEL SECURITY;
+
+ALTER TABLE public.credit_uses ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.credit_uses_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 CREATE TABLE public.discrepancies (
     org_id uuid NOT NULL,
     id uuid NOT NULL,
@@ -602,6 +890,27 @@ CREATE TABLE public.discrepancies (
 );
 
 ALTER TABLE ONLY public.discrepancies FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.dunning_schedules (
+    issuer text NOT NULL,
+    steps jsonb NOT NULL,
+    generation bigint DEFAULT 1 NOT NULL,
+    updated_by text NOT NULL,
+    updated_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+CREATE TABLE public.dunnings (
+    org_id uuid NOT NULL,
+    invoice_id uuid NOT NULL,
+    steps_done integer DEFAULT 0 NOT NULL,
+    paused_us bigint DEFAULT 0 NOT NULL,
+    paused_since timestamp with time zone,
+    overdue_told boolean DEFAULT false NOT NULL,
+    next_at timestamp with time zone,
+    revision bigint DEFAULT 1 NOT NULL
+);
+
+ALTER TABLE ONLY public.dunnings FORCE ROW LEVEL SECURITY;
 
 CREATE TABLE public.events (
     id bigint NOT NULL,
@@ -634,6 +943,15 @@ CREATE TABLE public.gpu_bindings (
 );
 
 ALTER TABLE ONLY public.gpu_bindings FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.gpu_costs (
+    gpu_model text NOT NULL,
+    currency text NOT NULL,
+    effective_from timestamp with time zone NOT NULL,
+    per_hour numeric(24,12) NOT NULL,
+    set_by text DEFAULT ''::text NOT NULL,
+    CONSTRAINT gpu_costs_amount CHECK ((per_hour >= (0)::numeric))
+);
 
 CREATE TABLE public.gpu_inventories (
     hash bytea NOT NULL,
@@ -811,6 +1129,14 @@ CREATE TABLE public.installations (
     CONSTRAINT installations_one CHECK (one)
 );
 
+CREATE TABLE public.instance_keys (
+    org_id uuid NOT NULL,
+    instance_id uuid NOT NULL,
+    key_id uuid NOT NULL
+);
+
+ALTER TABLE ONLY public.instance_keys FORCE ROW LEVEL SECURITY;
+
 CREATE TABLE public.instances (
     org_id uuid NOT NULL,
     id uuid NOT NULL,
@@ -887,11 +1213,11 @@ CREATE TABLE public.invoice_lines (
     org_id uuid NOT NULL,
     invoice_id uuid NOT NULL,
     line_no integer NOT NULL,
-    project_id uuid NOT NULL,
+    project_id uuid,
     project_name text NOT NULL,
     description text NOT NULL,
     meter text NOT NULL,
-    sku_id uuid NOT NULL,
+    sku_id uuid,
     sku_code text NOT NULL,
     isolation_gpu text NOT NULL,
     isolation_host text NOT NULL,
@@ -904,7 +1230,20 @@ CREATE TABLE public.invoice_lines (
     divisor numeric(38,0) NOT NULL,
     unit_price numeric(24,12) NOT NULL,
     amount_minor bigint NOT NULL,
-    simulated boolean DEFAULT false NOT NULL
+    simulated boolean DEFAULT false NOT NULL,
+    component text DEFAULT 'usage'::text NOT NULL,
+    reference text DEFAULT ''::text NOT NULL,
+    variant text DEFAULT ''::text NOT NULL,
+    packages bigint DEFAULT 0 NOT NULL,
+    priced_unit text DEFAULT ''::text NOT NULL,
+    tax_rate numeric(9,6) DEFAULT 0 NOT NULL,
+    discounts jsonb DEFAULT '[]'::jsonb NOT NULL,
+    exact text DEFAULT ''::text NOT NULL,
+    from_at timestamp with time zone,
+    to_at timestamp with time zone,
+    corrects_invoice uuid,
+    corrects_number text DEFAULT ''::text NOT NULL,
+    corrects_line integer
 );
 
 ALTER TABLE ONLY public.invoice_lines FORCE ROW LEVEL SECURITY;
@@ -916,6 +1255,20 @@ CREATE TABLE public.invoice_numbers (
     last integer DEFAULT 0 NOT NULL,
     last_at timestamp with time zone
 );
+
+CREATE TABLE public.invoice_originals (
+    org_id uuid NOT NULL,
+    invoice_id uuid NOT NULL,
+    number text NOT NULL,
+    media_type text NOT NULL,
+    sha256 bytea NOT NULL,
+    body bytea NOT NULL,
+    stored_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    keep_until date NOT NULL,
+    CONSTRAINT invoice_originals_sha256 CHECK ((length(sha256) = 32))
+);
+
+ALTER TABLE ONLY public.invoice_originals FORCE ROW LEVEL SECURITY;
 
 CREATE TABLE public.invoice_run_targets (
     run_id uuid NOT NULL,
@@ -954,6 +1307,21 @@ CREATE TABLE public.invoice_taxes (
 
 ALTER TABLE ONLY public.invoice_taxes FORCE ROW LEVEL SECURITY;
 
+CREATE TABLE public.invoice_write_offs (
+    org_id uuid NOT NULL,
+    id uuid NOT NULL,
+    invoice_id uuid NOT NULL,
+    payment_id uuid,
+    amount_minor bigint NOT NULL,
+    currency text NOT NULL,
+    reason text NOT NULL,
+    created_by text NOT NULL,
+    at timestamp with time zone NOT NULL,
+    CONSTRAINT invoice_write_offs_amount CHECK ((((amount_minor > 0) = (payment_id IS NULL)) AND (amount_minor <> 0)))
+);
+
+ALTER TABLE ONLY public.invoice_write_offs FORCE ROW LEVEL SECURITY;
+
 CREATE TABLE public.invoices (
     org_id uuid NOT NULL,
     id uuid NOT NULL,
@@ -982,13 +1350,47 @@ CREATE TABLE public.invoices (
     simulated boolean DEFAULT false NOT NULL,
     created_at timestamp with time zone NOT NULL,
     finalized_at timestamp with time zone,
+    issuer text DEFAULT 'default'::text NOT NULL,
+    locale text DEFAULT 'en'::text NOT NULL,
+    tax_point timestamp with time zone,
+    due_on date,
+    corrects uuid,
+    source_id uuid,
+    reason text DEFAULT ''::text NOT NULL,
+    refund text DEFAULT ''::text NOT NULL,
+    notes text[] DEFAULT '{}'::text[] NOT NULL,
+    content_version integer DEFAULT 1 NOT NULL,
+    terms jsonb,
+    as_of_close integer,
+    credited_minor bigint DEFAULT 0 NOT NULL,
+    carried_by uuid,
+    CONSTRAINT invoices_carried CHECK (((carried_by IS NULL) OR (status = 'carried'::text))),
+    CONSTRAINT invoices_credit_note CHECK (((kind = 'credit_note'::text) = (corrects IS NOT NULL))),
+    CONSTRAINT invoices_credited CHECK (((credited_minor >= 0) AND (credited_minor <= GREATEST(total_minor, (0)::bigint)))),
     CONSTRAINT invoices_kind CHECK ((kind = ANY (ARRAY['usage'::text, 'credit_note'::text, 'advance'::text]))),
     CONSTRAINT invoices_numbered CHECK (((status = 'open'::text) = (number IS NOT NULL))),
-    CONSTRAINT invoices_status CHECK ((status = ANY (ARRAY['draft'::text, 'open'::text]))),
+    CONSTRAINT invoices_refund CHECK ((refund = ANY (ARRAY[''::text, 'wallet'::text, 'provider'::text, 'none'::text]))),
+    CONSTRAINT invoices_signs CHECK (((kind <> 'credit_note'::text) OR (total_minor <= 0))),
+    CONSTRAINT invoices_status CHECK ((status = ANY (ARRAY['draft'::text, 'open'::text, 'carried'::text]))),
     CONSTRAINT invoices_total CHECK ((total_minor = (subtotal_minor + tax_minor)))
 );
 
 ALTER TABLE ONLY public.invoices FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.issuer_versions (
+    issuer text NOT NULL,
+    effective_from timestamp with time zone NOT NULL,
+    profile jsonb NOT NULL,
+    created_by text NOT NULL,
+    created_at timestamp with time zone NOT NULL
+);
+
+CREATE TABLE public.issuers (
+    slug text NOT NULL,
+    prefix text NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT issuers_slug CHECK ((slug ~ '^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$'::text))
+);
 
 CREATE TABLE public.join_tokens (
     id uuid NOT NULL,
@@ -1004,6 +1406,12 @@ CREATE TABLE public.join_tokens (
     expires_at timestamp with time zone NOT NULL,
     revoked_at timestamp with time zone,
     CONSTRAINT join_tokens_max CHECK (((max_hosts >= 1) AND (max_hosts <= 10000)))
+);
+
+CREATE TABLE public.ledger_books (
+    id boolean DEFAULT true NOT NULL,
+    closed_through date DEFAULT '-infinity'::date NOT NULL,
+    CONSTRAINT ledger_books_one CHECK (id)
 );
 
 CREATE TABLE public.ledger_journals (
@@ -1025,6 +1433,7 @@ CREATE TABLE public.ledger_postings (
     account text NOT NULL,
     amount_minor bigint NOT NULL,
     currency text NOT NULL,
+    document_id uuid,
     CONSTRAINT ledger_postings_nonzero_ok CHECK (((amount_minor >= '-9000000000000000'::bigint) AND (amount_minor <= '9000000000000000'::bigint)))
 );
 
@@ -1039,7 +1448,8 @@ CREATE TABLE public.line_subjects (
     quantity numeric(38,0) NOT NULL,
     segment_count bigint NOT NULL,
     amount_minor bigint NOT NULL,
-    hash bytea NOT NULL
+    hash bytea NOT NULL,
+    subject_kind text DEFAULT 'instance'::text NOT NULL
 );
 
 ALTER TABLE ONLY public.line_subjects FORCE ROW LEVEL SECURITY;
@@ -1073,6 +1483,17 @@ CREATE TABLE public.mode_changes (
     CONSTRAINT mode_changes_epoch CHECK (((status <> 'switching'::text) OR (epoch > 0))),
     CONSTRAINT mode_changes_policy CHECK ((policy = ANY (ARRAY['when_empty'::text, 'drain_by'::text]))),
     CONSTRAINT mode_changes_status CHECK ((status = ANY (ARRAY['draining'::text, 'switching'::text, 'succeeded'::text, 'failed'::text, 'cancelled'::text])))
+);
+
+CREATE TABLE public.month_closes (
+    period text NOT NULL,
+    report bytea NOT NULL,
+    journal_csv bytea NOT NULL,
+    sha256 bytea NOT NULL,
+    closed_by text NOT NULL,
+    closed_at timestamp with time zone NOT NULL,
+    CONSTRAINT month_closes_hash CHECK ((length(sha256) = 32)),
+    CONSTRAINT month_closes_period CHECK ((period ~ '^\d{4}-\d{2}$'::text))
 );
 
 CREATE TABLE public.observed_slices (
@@ -1180,12 +1601,19 @@ CREATE TABLE public.organizations (
     generation bigint DEFAULT 1 NOT NULL,
     revision bigint DEFAULT 1 NOT NULL,
     created_at timestamp with time zone NOT NULL,
+    billing_postcode text DEFAULT ''::text NOT NULL,
+    tax_status text DEFAULT 'business'::text NOT NULL,
+    locale text DEFAULT ''::text NOT NULL,
+    issuer text DEFAULT 'default'::text NOT NULL,
+    einvoice boolean DEFAULT false NOT NULL,
+    einvoice_endpoint text DEFAULT ''::text NOT NULL,
     CONSTRAINT organizations_currency CHECK ((currency ~ '^[A-Z]{3}$'::text)),
     CONSTRAINT organizations_quota_gpus CHECK ((quota_gpus >= 0)),
     CONSTRAINT organizations_quota_instances CHECK ((quota_instances >= 0)),
     CONSTRAINT organizations_rate_launch CHECK ((rate_launch > 0)),
     CONSTRAINT organizations_rate_read CHECK ((rate_read > 0)),
-    CONSTRAINT organizations_rate_write CHECK ((rate_write > 0))
+    CONSTRAINT organizations_rate_write CHECK ((rate_write > 0)),
+    CONSTRAINT organizations_tax_status CHECK ((tax_status = ANY (ARRAY['business'::text, 'consumer'::text])))
 );
 
 ALTER TABLE ONLY public.organizations FORCE ROW LEVEL SECURITY;
@@ -1209,6 +1637,145 @@ ALTER TABLE public.outbox ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
     NO MAXVALUE
     CACHE 1
 );
+
+CREATE TABLE public.payment_allocations (
+    org_id uuid NOT NULL,
+    id uuid NOT NULL,
+    payment_id uuid NOT NULL,
+    invoice_id uuid NOT NULL,
+    kind text NOT NULL,
+    amount_minor bigint NOT NULL,
+    currency text NOT NULL,
+    at timestamp with time zone NOT NULL,
+    CONSTRAINT payment_allocations_amount CHECK ((((amount_minor > 0) = (kind = 'applied'::text)) AND (amount_minor <> 0))),
+    CONSTRAINT payment_allocations_kind CHECK ((kind = ANY (ARRAY['applied'::text, 'released'::text, 'refunded'::text, 'charged_back'::text])))
+);
+
+ALTER TABLE ONLY public.payment_allocations FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.payment_attempts (
+    org_id uuid NOT NULL,
+    id uuid NOT NULL,
+    purpose text NOT NULL,
+    subject_id uuid NOT NULL,
+    attempt_no integer NOT NULL,
+    provider text NOT NULL,
+    intent_key text NOT NULL,
+    amount_minor bigint NOT NULL,
+    currency text NOT NULL,
+    state text DEFAULT 'planned'::text NOT NULL,
+    provider_ref text DEFAULT ''::text NOT NULL,
+    reason text DEFAULT ''::text NOT NULL,
+    detail text DEFAULT ''::text NOT NULL,
+    action_url text DEFAULT ''::text NOT NULL,
+    sends integer DEFAULT 0 NOT NULL,
+    next_try_at timestamp with time zone DEFAULT clock_timestamp(),
+    again_at timestamp with time zone,
+    created_at timestamp with time zone NOT NULL,
+    ended_at timestamp with time zone,
+    revision bigint DEFAULT 1 NOT NULL,
+    CONSTRAINT payment_attempts_amount CHECK ((amount_minor > 0)),
+    CONSTRAINT payment_attempts_no CHECK ((attempt_no > 0)),
+    CONSTRAINT payment_attempts_purpose CHECK ((purpose = ANY (ARRAY['invoice'::text, 'top_up'::text]))),
+    CONSTRAINT payment_attempts_state CHECK ((state = ANY (ARRAY['planned'::text, 'processing'::text, 'needs_action'::text, 'succeeded'::text, 'declined'::text, 'cancelled'::text])))
+);
+
+ALTER TABLE ONLY public.payment_attempts FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.payment_customers (
+    org_id uuid NOT NULL,
+    provider text NOT NULL,
+    customer_ref text DEFAULT ''::text NOT NULL,
+    method_ref text DEFAULT ''::text NOT NULL,
+    revision bigint DEFAULT 1 NOT NULL,
+    updated_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+ALTER TABLE ONLY public.payment_customers FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.payment_disputes (
+    org_id uuid NOT NULL,
+    id uuid NOT NULL,
+    payment_id uuid NOT NULL,
+    provider text NOT NULL,
+    provider_ref text NOT NULL,
+    amount_minor bigint NOT NULL,
+    fee_minor bigint DEFAULT 0 NOT NULL,
+    currency text NOT NULL,
+    state text NOT NULL,
+    reason text DEFAULT ''::text NOT NULL,
+    opened_at timestamp with time zone NOT NULL,
+    closed_at timestamp with time zone,
+    revision bigint DEFAULT 1 NOT NULL,
+    CONSTRAINT payment_disputes_amount CHECK ((amount_minor > 0)),
+    CONSTRAINT payment_disputes_closed CHECK (((state = 'open'::text) = (closed_at IS NULL))),
+    CONSTRAINT payment_disputes_state CHECK ((state = ANY (ARRAY['open'::text, 'won'::text, 'lost'::text])))
+);
+
+ALTER TABLE ONLY public.payment_disputes FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.payment_refunds (
+    org_id uuid NOT NULL,
+    id uuid NOT NULL,
+    payment_id uuid NOT NULL,
+    refund_key text NOT NULL,
+    provider_ref text DEFAULT ''::text NOT NULL,
+    amount_minor bigint NOT NULL,
+    currency text NOT NULL,
+    state text DEFAULT 'planned'::text NOT NULL,
+    reason text DEFAULT ''::text NOT NULL,
+    detail text DEFAULT ''::text NOT NULL,
+    created_by text DEFAULT ''::text NOT NULL,
+    next_try_at timestamp with time zone DEFAULT clock_timestamp(),
+    created_at timestamp with time zone NOT NULL,
+    revision bigint DEFAULT 1 NOT NULL,
+    CONSTRAINT payment_refunds_amount CHECK ((amount_minor > 0)),
+    CONSTRAINT payment_refunds_state CHECK ((state = ANY (ARRAY['planned'::text, 'pending'::text, 'succeeded'::text, 'failed'::text])))
+);
+
+ALTER TABLE ONLY public.payment_refunds FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.payments (
+    org_id uuid NOT NULL,
+    id uuid NOT NULL,
+    provider text NOT NULL,
+    provider_ref text NOT NULL,
+    attempt_id uuid,
+    amount_minor bigint NOT NULL,
+    currency text NOT NULL,
+    fee_minor bigint,
+    allocated_minor bigint DEFAULT 0 NOT NULL,
+    refunded_minor bigint DEFAULT 0 NOT NULL,
+    charged_back_minor bigint DEFAULT 0 NOT NULL,
+    payer text DEFAULT ''::text NOT NULL,
+    reference text DEFAULT ''::text NOT NULL,
+    received_at timestamp with time zone NOT NULL,
+    revision bigint DEFAULT 1 NOT NULL,
+    CONSTRAINT payments_allocated CHECK ((allocated_minor >= 0)),
+    CONSTRAINT payments_amount CHECK ((amount_minor > 0)),
+    CONSTRAINT payments_charged_back CHECK ((charged_back_minor >= 0)),
+    CONSTRAINT payments_refunded CHECK ((refunded_minor >= 0)),
+    CONSTRAINT payments_spent CHECK ((((allocated_minor + refunded_minor) + charged_back_minor) <= amount_minor))
+);
+
+ALTER TABLE ONLY public.payments FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.period_funding (
+    org_id uuid NOT NULL,
+    period text NOT NULL,
+    close_no integer NOT NULL,
+    accrued_minor bigint DEFAULT 0 NOT NULL,
+    burned_minor bigint DEFAULT 0 NOT NULL,
+    excess_minor bigint DEFAULT 0 NOT NULL,
+    outage_minor bigint DEFAULT 0 NOT NULL,
+    accrued_rev integer DEFAULT 0 NOT NULL,
+    burned_rev integer DEFAULT 0 NOT NULL,
+    invoice_id uuid,
+    accrued_at timestamp with time zone,
+    CONSTRAINT period_funding_burned CHECK ((burned_minor >= 0))
+);
+
+ALTER TABLE ONLY public.period_funding FORCE ROW LEVEL SECURITY;
 
 CREATE TABLE public.placement_changes (
     id bigint NOT NULL,
@@ -1250,6 +1817,18 @@ CREATE TABLE public.price_books (
     CONSTRAINT price_books_currency CHECK ((currency ~ '^[A-Z]{3}$'::text))
 );
 
+CREATE TABLE public.price_steps (
+    price_version_id uuid NOT NULL,
+    sku_id uuid NOT NULL,
+    meter text NOT NULL,
+    step integer NOT NULL,
+    up_to numeric(38,12),
+    amount numeric(24,12) NOT NULL,
+    CONSTRAINT price_steps_amount CHECK ((amount >= (0)::numeric)),
+    CONSTRAINT price_steps_step CHECK (((step >= 1) AND (step <= 100))),
+    CONSTRAINT price_steps_up_to CHECK ((up_to > (0)::numeric))
+);
+
 CREATE TABLE public.price_versions (
     id uuid NOT NULL,
     price_book_id uuid NOT NULL,
@@ -1264,7 +1843,12 @@ CREATE TABLE public.prices (
     sku_id uuid NOT NULL,
     meter text NOT NULL,
     amount numeric(24,12) NOT NULL,
-    CONSTRAINT prices_amount CHECK ((amount >= (0)::numeric))
+    tiering text DEFAULT ''::text NOT NULL,
+    package_size numeric(38,12),
+    CONSTRAINT prices_amount CHECK ((amount >= (0)::numeric)),
+    CONSTRAINT prices_meter CHECK ((meter = ANY (ARRAY['gpu'::text, 'gpu_retained'::text, 'ip'::text, 'reservation'::text, 'storage'::text, 'egress'::text]))),
+    CONSTRAINT prices_package CHECK ((((tiering = 'package'::text) = (package_size IS NOT NULL)) AND (COALESCE(package_size, (1)::numeric) > (0)::numeric))),
+    CONSTRAINT prices_tiering CHECK ((tiering = ANY (ARRAY[''::text, 'graduated'::text, 'volume'::text, 'package'::text])))
 );
 
 CREATE TABLE public.projects (
@@ -1277,6 +1861,31 @@ CREATE TABLE public.projects (
 );
 
 ALTER TABLE ONLY public.projects FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.promo_holds (
+    org_id uuid NOT NULL,
+    grant_id uuid NOT NULL,
+    period text NOT NULL,
+    amount_minor bigint NOT NULL,
+    CONSTRAINT promo_holds_amount CHECK ((amount_minor > 0))
+);
+
+ALTER TABLE ONLY public.promo_holds FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.provider_events (
+    provider text NOT NULL,
+    event_id text NOT NULL,
+    type text NOT NULL,
+    object text NOT NULL,
+    object_ref text NOT NULL,
+    body_hash bytea NOT NULL,
+    state text DEFAULT 'received'::text NOT NULL,
+    problem text DEFAULT ''::text NOT NULL,
+    attempts integer DEFAULT 0 NOT NULL,
+    next_try_at timestamp with time zone DEFAULT clock_timestamp(),
+    received_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT provider_events_state CHECK ((state = ANY (ARRAY['received'::text, 'done'::text, 'ignored'::text])))
+);
 
 CREATE TABLE public.quota_claims (
     org_id uuid NOT NULL,
@@ -1332,6 +1941,32 @@ CREATE TABLE public.registry_logins (
 );
 
 ALTER TABLE ONLY public.registry_logins FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.reservations (
+    org_id uuid NOT NULL,
+    id uuid NOT NULL,
+    project_id uuid NOT NULL,
+    name text NOT NULL,
+    offer_id text NOT NULL,
+    sku_id uuid NOT NULL,
+    family text NOT NULL,
+    region_id text NOT NULL,
+    units bigint NOT NULL,
+    price_book_id uuid NOT NULL,
+    locked_price_version_id uuid,
+    simulated boolean DEFAULT false NOT NULL,
+    during tstzrange NOT NULL,
+    next_at timestamp with time zone,
+    created_by text DEFAULT ''::text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    cancelled_at timestamp with time zone,
+    ended_by text DEFAULT ''::text NOT NULL,
+    revision bigint DEFAULT 1 NOT NULL,
+    CONSTRAINT reservations_bounds CHECK (((NOT isempty(during)) AND lower_inc(during) AND (NOT upper_inc(during)) AND (NOT lower_inf(during)) AND (NOT upper_inf(during)))),
+    CONSTRAINT reservations_units CHECK (((units >= 1) AND (units <= 1000000)))
+);
+
+ALTER TABLE ONLY public.reservations FORCE ROW LEVEL SECURITY;
 
 CREATE TABLE public.run_proofs (
     org_id uuid NOT NULL,
@@ -1392,6 +2027,18 @@ CREATE TABLE public.slice_samples (
 
 ALTER TABLE ONLY public.slice_samples FORCE ROW LEVEL SECURITY;
 
+CREATE TABLE public.spot_prices (
+    region_id text NOT NULL,
+    sku_id uuid NOT NULL,
+    currency text NOT NULL,
+    effective_from timestamp with time zone NOT NULL,
+    amount numeric(24,12) NOT NULL,
+    created_by text DEFAULT ''::text NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT spot_prices_amount CHECK ((amount >= (0)::numeric)),
+    CONSTRAINT spot_prices_currency CHECK ((currency ~ '^[A-Z]{3}$'::text))
+);
+
 CREATE TABLE public.ssh_authorities (
     id uuid NOT NULL,
     public_key text NOT NULL,
@@ -1401,6 +2048,67 @@ CREATE TABLE public.ssh_authorities (
     retired_at timestamp with time zone,
     CONSTRAINT ssh_authorities_live CHECK (((NOT current) OR (retired_at IS NULL)))
 );
+
+CREATE TABLE public.statement_lines (
+    id uuid NOT NULL,
+    account text NOT NULL,
+    bank_id text NOT NULL,
+    booked_on date NOT NULL,
+    amount_minor bigint NOT NULL,
+    currency text NOT NULL,
+    reference text NOT NULL,
+    payer text NOT NULL,
+    state text NOT NULL,
+    why text DEFAULT ''::text NOT NULL,
+    matched_org uuid,
+    payment_id uuid,
+    decided_by text DEFAULT ''::text NOT NULL,
+    imported_by text NOT NULL,
+    imported_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    decided_at timestamp with time zone,
+    revision bigint DEFAULT 1 NOT NULL,
+    CONSTRAINT statement_lines_amount CHECK ((amount_minor > 0)),
+    CONSTRAINT statement_lines_matched CHECK (((state = 'matched'::text) = (payment_id IS NOT NULL))),
+    CONSTRAINT statement_lines_state CHECK ((state = ANY (ARRAY['queued'::text, 'matched'::text, 'returned'::text])))
+);
+
+CREATE TABLE public.tax_id_checks (
+    org_id uuid NOT NULL,
+    id uuid NOT NULL,
+    tax_id text NOT NULL,
+    outcome text NOT NULL,
+    source text NOT NULL,
+    consultation text DEFAULT ''::text NOT NULL,
+    checked_at timestamp with time zone NOT NULL,
+    CONSTRAINT tax_id_checks_outcome CHECK ((outcome = ANY (ARRAY['valid'::text, 'invalid'::text, 'unknown'::text])))
+);
+
+ALTER TABLE ONLY public.tax_id_checks FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.tax_tables (
+    issuer text NOT NULL,
+    version integer NOT NULL,
+    document jsonb NOT NULL,
+    created_by text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT tax_tables_version_positive CHECK ((version > 0))
+);
+
+CREATE TABLE public.top_ups (
+    org_id uuid NOT NULL,
+    id uuid NOT NULL,
+    period text NOT NULL,
+    amount_minor bigint NOT NULL,
+    currency text NOT NULL,
+    status text DEFAULT 'pending'::text NOT NULL,
+    tries integer DEFAULT 0 NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    ended_at timestamp with time zone,
+    CONSTRAINT top_ups_amount CHECK ((amount_minor > 0)),
+    CONSTRAINT top_ups_status CHECK ((status = ANY (ARRAY['pending'::text, 'ordered'::text, 'done'::text, 'failed'::text])))
+);
+
+ALTER TABLE ONLY public.top_ups FORCE ROW LEVEL SECURITY;
 
 CREATE TABLE public.usage_checkpoints (
     org_id uuid NOT NULL,
@@ -1415,11 +2123,53 @@ CREATE TABLE public.usage_checkpoints (
 
 ALTER TABLE ONLY public.usage_checkpoints FORCE ROW LEVEL SECURITY;
 
+CREATE TABLE public.wallet_claims (
+    org_id uuid NOT NULL,
+    instance_id uuid NOT NULL,
+    project_id uuid NOT NULL,
+    key_id uuid NOT NULL,
+    amount numeric(24,12) NOT NULL,
+    CONSTRAINT wallet_claims_amount CHECK ((amount >= (0)::numeric))
+);
+
+ALTER TABLE ONLY public.wallet_claims FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.wallets (
+    org_id uuid NOT NULL,
+    currency text NOT NULL,
+    mode text DEFAULT 'postpaid'::text NOT NULL,
+    prepaid_minor bigint DEFAULT 0 NOT NULL,
+    promo_minor bigint DEFAULT 0 NOT NULL,
+    promo_held_minor bigint DEFAULT 0 NOT NULL,
+    tax_ppm bigint DEFAULT 0 NOT NULL,
+    topup_threshold_minor bigint,
+    topup_amount_minor bigint,
+    topup_monthly_max_minor bigint,
+    ticked_at timestamp with time zone,
+    next_tick_at timestamp with time zone DEFAULT '1970-01-01 00:00:00+00'::timestamp with time zone NOT NULL,
+    exhausted_at timestamp with time zone,
+    revision bigint DEFAULT 1 NOT NULL,
+    CONSTRAINT wallets_mode CHECK ((mode = ANY (ARRAY['postpaid'::text, 'prepaid'::text]))),
+    CONSTRAINT wallets_prepaid_not_negative CHECK ((prepaid_minor >= 0)),
+    CONSTRAINT wallets_promo_not_negative CHECK ((promo_minor >= 0)),
+    CONSTRAINT wallets_tax CHECK (((tax_ppm >= 0) AND (tax_ppm <= 1000000))),
+    CONSTRAINT wallets_topup CHECK ((num_nulls(topup_threshold_minor, topup_amount_minor, topup_monthly_max_minor) = ANY (ARRAY[0, 3]))),
+    CONSTRAINT wallets_topup_amount CHECK ((topup_amount_minor > 0))
+);
+
+ALTER TABLE ONLY public.wallets FORCE ROW LEVEL SECURITY;
+
 ALTER TABLE ONLY public.api_keys
     ADD CONSTRAINT api_keys_id UNIQUE (id);
 
 ALTER TABLE ONLY public.api_keys
     ADD CONSTRAINT api_keys_pkey PRIMARY KEY (org_id, id);
+
+ALTER TABLE ONLY public.approval_rules
+    ADD CONSTRAINT approval_rules_pkey PRIMARY KEY (kind, currency);
+
+ALTER TABLE ONLY public.approvals
+    ADD CONSTRAINT approvals_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY public.assignments
     ADD CONSTRAINT assignments_id UNIQUE (id);
@@ -1432,6 +2182,18 @@ ALTER TABLE ONLY public.audit_log
 
 ALTER TABLE ONLY public.billing_accounts
     ADD CONSTRAINT billing_accounts_pkey PRIMARY KEY (org_id);
+
+ALTER TABLE ONLY public.billing_holds
+    ADD CONSTRAINT billing_holds_pkey PRIMARY KEY (org_id, invoice_id);
+
+ALTER TABLE ONLY public.budget_alerts
+    ADD CONSTRAINT budget_alerts_pkey PRIMARY KEY (org_id, budget_id, period, threshold);
+
+ALTER TABLE ONLY public.budgets
+    ADD CONSTRAINT budgets_id UNIQUE (id);
+
+ALTER TABLE ONLY public.budgets
+    ADD CONSTRAINT budgets_pkey PRIMARY KEY (org_id, id);
 
 ALTER TABLE ONLY public.business_clock
     ADD CONSTRAINT business_clock_pkey PRIMARY KEY (one);
@@ -1454,11 +2216,54 @@ ALTER TABLE ONLY public.claims
 ALTER TABLE ONLY public.claims
     ADD CONSTRAINT claims_pkey PRIMARY KEY (org_id, id);
 
+ALTER TABLE ONLY public.contract_steps
+    ADD CONSTRAINT contract_steps_pkey PRIMARY KEY (org_id, contract_id, no, step);
+
+ALTER TABLE ONLY public.contract_terms
+    ADD CONSTRAINT contract_terms_no_overlap EXCLUDE USING gist (org_id WITH =, kind WITH =, (
+CASE
+    WHEN (kind = ANY (ARRAY['discount'::text, 'fixed_discount'::text])) THEN name
+    ELSE ''::text
+END) WITH =, scope_meter WITH =, scope_family WITH =, COALESCE(scope_sku, '00000000-0000-0000-0000-000000000000'::uuid) WITH =, during WITH &&) WHERE ((cancelled_at IS NULL));
+
+ALTER TABLE ONLY public.contract_terms
+    ADD CONSTRAINT contract_terms_pkey PRIMARY KEY (org_id, contract_id, no);
+
+ALTER TABLE ONLY public.contracts
+    ADD CONSTRAINT contracts_id UNIQUE (id);
+
+ALTER TABLE ONLY public.contracts
+    ADD CONSTRAINT contracts_pkey PRIMARY KEY (org_id, id);
+
+ALTER TABLE ONLY public.coupon_uses
+    ADD CONSTRAINT coupon_uses_pkey PRIMARY KEY (org_id, code);
+
+ALTER TABLE ONLY public.coupons
+    ADD CONSTRAINT coupons_pkey PRIMARY KEY (code);
+
+ALTER TABLE ONLY public.credit_grants
+    ADD CONSTRAINT credit_grants_id UNIQUE (id);
+
+ALTER TABLE ONLY public.credit_grants
+    ADD CONSTRAINT credit_grants_pkey PRIMARY KEY (org_id, id);
+
+ALTER TABLE ONLY public.credit_grants
+    ADD CONSTRAINT credit_grants_source UNIQUE (source_id);
+
+ALTER TABLE ONLY public.credit_uses
+    ADD CONSTRAINT credit_uses_pkey PRIMARY KEY (org_id, id);
+
 ALTER TABLE ONLY public.discrepancies
     ADD CONSTRAINT discrepancies_once UNIQUE (org_id, subject_id, meter, during);
 
 ALTER TABLE ONLY public.discrepancies
     ADD CONSTRAINT discrepancies_pkey PRIMARY KEY (org_id, id);
+
+ALTER TABLE ONLY public.dunning_schedules
+    ADD CONSTRAINT dunning_schedules_pkey PRIMARY KEY (issuer);
+
+ALTER TABLE ONLY public.dunnings
+    ADD CONSTRAINT dunnings_pkey PRIMARY KEY (org_id, invoice_id);
 
 ALTER TABLE ONLY public.events
     ADD CONSTRAINT events_pkey PRIMARY KEY (tx, id);
@@ -1468,6 +2273,9 @@ ALTER TABLE ONLY public.gpu_bindings
 
 ALTER TABLE ONLY public.gpu_bindings
     ADD CONSTRAINT gpu_bindings_pkey PRIMARY KEY (gpu_id);
+
+ALTER TABLE ONLY public.gpu_costs
+    ADD CONSTRAINT gpu_costs_pkey PRIMARY KEY (gpu_model, currency, effective_from);
 
 ALTER TABLE ONLY public.gpu_inventories
     ADD CONSTRAINT gpu_inventories_pkey PRIMARY KEY (hash);
@@ -1514,6 +2322,9 @@ ALTER TABLE ONLY public.idempotency_keys
 ALTER TABLE ONLY public.installations
     ADD CONSTRAINT installations_pkey PRIMARY KEY (one);
 
+ALTER TABLE ONLY public.instance_keys
+    ADD CONSTRAINT instance_keys_pkey PRIMARY KEY (org_id, instance_id);
+
 ALTER TABLE ONLY public.instances
     ADD CONSTRAINT instances_client_token UNIQUE (org_id, client_token);
 
@@ -1535,6 +2346,9 @@ ALTER TABLE ONLY public.invoice_lines
 ALTER TABLE ONLY public.invoice_numbers
     ADD CONSTRAINT invoice_numbers_pkey PRIMARY KEY (series, year, kind);
 
+ALTER TABLE ONLY public.invoice_originals
+    ADD CONSTRAINT invoice_originals_once PRIMARY KEY (invoice_id);
+
 ALTER TABLE ONLY public.invoice_run_targets
     ADD CONSTRAINT invoice_run_targets_pkey PRIMARY KEY (run_id, org_id);
 
@@ -1543,6 +2357,9 @@ ALTER TABLE ONLY public.invoice_runs
 
 ALTER TABLE ONLY public.invoice_taxes
     ADD CONSTRAINT invoice_taxes_pkey PRIMARY KEY (invoice_id, category, rate);
+
+ALTER TABLE ONLY public.invoice_write_offs
+    ADD CONSTRAINT invoice_write_offs_pkey PRIMARY KEY (org_id, id);
 
 ALTER TABLE ONLY public.invoices
     ADD CONSTRAINT invoices_id UNIQUE (id);
@@ -1553,11 +2370,23 @@ ALTER TABLE ONLY public.invoices
 ALTER TABLE ONLY public.invoices
     ADD CONSTRAINT invoices_pkey PRIMARY KEY (org_id, id);
 
+ALTER TABLE ONLY public.issuer_versions
+    ADD CONSTRAINT issuer_versions_start PRIMARY KEY (issuer, effective_from);
+
+ALTER TABLE ONLY public.issuers
+    ADD CONSTRAINT issuers_pkey PRIMARY KEY (slug);
+
+ALTER TABLE ONLY public.issuers
+    ADD CONSTRAINT issuers_prefix UNIQUE (prefix);
+
 ALTER TABLE ONLY public.join_tokens
     ADD CONSTRAINT join_tokens_hash UNIQUE (hash);
 
 ALTER TABLE ONLY public.join_tokens
     ADD CONSTRAINT join_tokens_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.ledger_books
+    ADD CONSTRAINT ledger_books_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY public.ledger_journals
     ADD CONSTRAINT ledger_journals_id UNIQUE (id);
@@ -1579,6 +2408,9 @@ ALTER TABLE ONLY public.liveness_writers
 
 ALTER TABLE ONLY public.mode_changes
     ADD CONSTRAINT mode_changes_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.month_closes
+    ADD CONSTRAINT month_closes_pkey PRIMARY KEY (period);
 
 ALTER TABLE ONLY public.observed_slices
     ADD CONSTRAINT observed_slices_pkey PRIMARY KEY (host_id, slice_key);
@@ -1610,6 +2442,54 @@ ALTER TABLE ONLY public.organizations
 ALTER TABLE ONLY public.outbox
     ADD CONSTRAINT outbox_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY public.payment_allocations
+    ADD CONSTRAINT payment_allocations_pkey PRIMARY KEY (org_id, id);
+
+ALTER TABLE ONLY public.payment_attempts
+    ADD CONSTRAINT payment_attempts_id UNIQUE (id);
+
+ALTER TABLE ONLY public.payment_attempts
+    ADD CONSTRAINT payment_attempts_key UNIQUE (provider, intent_key);
+
+ALTER TABLE ONLY public.payment_attempts
+    ADD CONSTRAINT payment_attempts_once UNIQUE (org_id, subject_id, attempt_no);
+
+ALTER TABLE ONLY public.payment_attempts
+    ADD CONSTRAINT payment_attempts_pkey PRIMARY KEY (org_id, id);
+
+ALTER TABLE ONLY public.payment_customers
+    ADD CONSTRAINT payment_customers_pkey PRIMARY KEY (org_id);
+
+ALTER TABLE ONLY public.payment_disputes
+    ADD CONSTRAINT payment_disputes_id UNIQUE (id);
+
+ALTER TABLE ONLY public.payment_disputes
+    ADD CONSTRAINT payment_disputes_once UNIQUE (provider, provider_ref);
+
+ALTER TABLE ONLY public.payment_disputes
+    ADD CONSTRAINT payment_disputes_pkey PRIMARY KEY (org_id, id);
+
+ALTER TABLE ONLY public.payment_refunds
+    ADD CONSTRAINT payment_refunds_id UNIQUE (id);
+
+ALTER TABLE ONLY public.payment_refunds
+    ADD CONSTRAINT payment_refunds_key UNIQUE (refund_key);
+
+ALTER TABLE ONLY public.payment_refunds
+    ADD CONSTRAINT payment_refunds_pkey PRIMARY KEY (org_id, id);
+
+ALTER TABLE ONLY public.payments
+    ADD CONSTRAINT payments_id UNIQUE (id);
+
+ALTER TABLE ONLY public.payments
+    ADD CONSTRAINT payments_once UNIQUE (provider, provider_ref);
+
+ALTER TABLE ONLY public.payments
+    ADD CONSTRAINT payments_pkey PRIMARY KEY (org_id, id);
+
+ALTER TABLE ONLY public.period_funding
+    ADD CONSTRAINT period_funding_pkey PRIMARY KEY (org_id, period, close_no);
+
 ALTER TABLE ONLY public.placement_changes
     ADD CONSTRAINT placement_changes_pkey PRIMARY KEY (tx, id);
 
@@ -1621,6 +2501,9 @@ ALTER TABLE ONLY public.price_books
 
 ALTER TABLE ONLY public.price_books
     ADD CONSTRAINT price_books_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.price_steps
+    ADD CONSTRAINT price_steps_pkey PRIMARY KEY (price_version_id, sku_id, meter, step);
 
 ALTER TABLE ONLY public.price_versions
     ADD CONSTRAINT price_versions_number UNIQUE (price_book_id, version);
@@ -1643,6 +2526,12 @@ ALTER TABLE ONLY public.projects
 ALTER TABLE ONLY public.projects
     ADD CONSTRAINT projects_pkey PRIMARY KEY (org_id, id);
 
+ALTER TABLE ONLY public.promo_holds
+    ADD CONSTRAINT promo_holds_pkey PRIMARY KEY (org_id, grant_id, period);
+
+ALTER TABLE ONLY public.provider_events
+    ADD CONSTRAINT provider_events_pkey PRIMARY KEY (provider, event_id);
+
 ALTER TABLE ONLY public.quota_claims
     ADD CONSTRAINT quota_claims_pkey PRIMARY KEY (org_id, instance_id);
 
@@ -1664,6 +2553,12 @@ ALTER TABLE ONLY public.registry_logins
 ALTER TABLE ONLY public.registry_logins
     ADD CONSTRAINT registry_logins_registry UNIQUE (org_id, registry);
 
+ALTER TABLE ONLY public.reservations
+    ADD CONSTRAINT reservations_id UNIQUE (id);
+
+ALTER TABLE ONLY public.reservations
+    ADD CONSTRAINT reservations_pkey PRIMARY KEY (org_id, id);
+
 ALTER TABLE ONLY public.run_proofs
     ADD CONSTRAINT run_proofs_pkey PRIMARY KEY (org_id, assignment_id);
 
@@ -1679,8 +2574,29 @@ ALTER TABLE ONLY public.skus
 ALTER TABLE ONLY public.slice_samples
     ADD CONSTRAINT slice_samples_pkey PRIMARY KEY (host_id, spool_id, ordinal, at);
 
+ALTER TABLE ONLY public.spot_prices
+    ADD CONSTRAINT spot_prices_pkey PRIMARY KEY (region_id, sku_id, currency, effective_from);
+
 ALTER TABLE ONLY public.ssh_authorities
     ADD CONSTRAINT ssh_authorities_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.statement_lines
+    ADD CONSTRAINT statement_lines_once UNIQUE (account, bank_id);
+
+ALTER TABLE ONLY public.statement_lines
+    ADD CONSTRAINT statement_lines_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.tax_id_checks
+    ADD CONSTRAINT tax_id_checks_pkey PRIMARY KEY (org_id, id);
+
+ALTER TABLE ONLY public.tax_tables
+    ADD CONSTRAINT tax_tables_version PRIMARY KEY (issuer, version);
+
+ALTER TABLE ONLY public.top_ups
+    ADD CONSTRAINT top_ups_id UNIQUE (id);
+
+ALTER TABLE ONLY public.top_ups
+    ADD CONSTRAINT top_ups_pkey PRIMARY KEY (org_id, id);
 
 ALTER TABLE ONLY public.usage_checkpoints
     ADD CONSTRAINT usage_checkpoints_pkey PRIMARY KEY (org_id, assignment_id, hour);
@@ -1703,6 +2619,16 @@ ALTER TABLE ONLY public.usage_segments
 ALTER TABLE ONLY public.usage_segments
     ADD CONSTRAINT usage_segments_seq UNIQUE (org_id, subject_id, meter, seq);
 
+ALTER TABLE ONLY public.wallet_claims
+    ADD CONSTRAINT wallet_claims_pkey PRIMARY KEY (org_id, instance_id);
+
+ALTER TABLE ONLY public.wallets
+    ADD CONSTRAINT wallets_pkey PRIMARY KEY (org_id);
+
+CREATE INDEX approvals_list ON public.approvals USING btree (id DESC);
+
+CREATE UNIQUE INDEX approvals_one_live ON public.approvals USING btree (kind, body_hash, requested_by) WHERE (state = ANY (ARRAY['pending'::text, 'approved'::text]));
+
 CREATE INDEX assignments_by_host ON public.assignments USING btree (host_id) WHERE (state <> 'released'::text);
 
 CREATE INDEX assignments_by_instance ON public.assignments USING btree (org_id, instance_id);
@@ -1717,9 +2643,17 @@ CREATE INDEX claim_slots_by_gpu ON public.claim_slots USING btree (gpu_id);
 
 CREATE INDEX claims_by_host ON public.claims USING btree (host_id);
 
+CREATE INDEX credit_grants_expiry ON public.credit_grants USING btree (expires_at) WHERE ((lapsed_at IS NULL) AND (expires_at IS NOT NULL));
+
+CREATE INDEX credit_uses_by_grant ON public.credit_uses USING btree (org_id, grant_id);
+
+CREATE INDEX credit_uses_period ON public.credit_uses USING btree (org_id, period, close_no, id);
+
 CREATE INDEX discrepancies_list ON public.discrepancies USING btree (id DESC);
 
 CREATE INDEX discrepancies_open ON public.discrepancies USING btree (org_id, billing_period) WHERE (status = 'open'::text);
+
+CREATE INDEX dunnings_work ON public.dunnings USING btree (next_at) WHERE (next_at IS NOT NULL);
 
 CREATE INDEX events_by_org ON public.events USING btree (org_id, tx, id);
 
@@ -1732,6 +2666,8 @@ CREATE INDEX host_ports_by_claim ON public.host_ports USING btree (claim_id);
 CREATE INDEX hosts_wake ON public.hosts USING btree (next_wake_at) WHERE (next_wake_at IS NOT NULL);
 
 CREATE INDEX idempotency_keys_age ON public.idempotency_keys USING btree (created_at);
+
+CREATE INDEX instance_keys_key ON public.instance_keys USING btree (org_id, key_id);
 
 CREATE INDEX instances_by_registry_login ON public.instances USING btree (org_id, registry_login_id) WHERE (registry_login_id IS NOT NULL);
 
@@ -1749,13 +2685,31 @@ CREATE INDEX interruptions_by_instance ON public.interruptions USING btree (org_
 
 CREATE UNIQUE INDEX interruptions_open ON public.interruptions USING btree (instance_id) WHERE (to_at IS NULL);
 
+CREATE INDEX invoice_lines_advances ON public.invoice_lines USING btree (org_id, reference) WHERE (component = 'advance_deduction'::text);
+
+CREATE INDEX invoice_lines_corrects ON public.invoice_lines USING btree (corrects_invoice) WHERE (corrects_invoice IS NOT NULL);
+
+CREATE INDEX invoice_originals_org ON public.invoice_originals USING btree (org_id, invoice_id);
+
 CREATE INDEX invoice_run_targets_pending ON public.invoice_run_targets USING btree (run_id, attempts, org_id) WHERE (status = 'pending'::text);
 
 CREATE UNIQUE INDEX invoice_runs_one_running ON public.invoice_runs USING btree (period) WHERE (status = 'running'::text);
 
 CREATE INDEX invoice_runs_wake ON public.invoice_runs USING btree (next_wake_at) WHERE (next_wake_at IS NOT NULL);
 
+CREATE INDEX invoice_write_offs_by_invoice ON public.invoice_write_offs USING btree (org_id, invoice_id);
+
+CREATE UNIQUE INDEX invoices_advance_once ON public.invoices USING btree (org_id, source_id) WHERE ((kind = 'advance'::text) AND live);
+
 CREATE UNIQUE INDEX invoices_billed_once ON public.invoices USING btree (org_id, period, close_no) WHERE (live AND (kind = 'usage'::text));
+
+CREATE INDEX invoices_notes_of ON public.invoices USING btree (corrects) WHERE (corrects IS NOT NULL);
+
+CREATE INDEX invoices_waiting ON public.invoices USING btree (org_id) WHERE ((status = 'carried'::text) AND (carried_by IS NULL) AND live);
+
+CREATE INDEX ledger_journals_day ON public.ledger_journals USING btree (effective_on);
+
+CREATE INDEX ledger_postings_document ON public.ledger_postings USING btree (org_id, document_id) WHERE (document_id IS NOT NULL);
 
 CREATE UNIQUE INDEX mode_changes_open ON public.mode_changes USING btree (gpu_id) WHERE (status = ANY (ARRAY['draining'::text, 'switching'::text]));
 
@@ -1773,9 +2727,37 @@ CREATE INDEX outbox_unsent ON public.outbox USING btree (id) WHERE (sent_at IS N
 
 CREATE INDEX outbox_unsent_key ON public.outbox USING btree (kind, key) WHERE (sent_at IS NULL);
 
+CREATE INDEX payment_allocations_by_invoice ON public.payment_allocations USING btree (org_id, invoice_id);
+
+CREATE INDEX payment_allocations_by_payment ON public.payment_allocations USING btree (org_id, payment_id);
+
+CREATE UNIQUE INDEX payment_attempts_one_live ON public.payment_attempts USING btree (org_id, subject_id) WHERE (state = ANY (ARRAY['planned'::text, 'processing'::text, 'needs_action'::text]));
+
+CREATE UNIQUE INDEX payment_attempts_ref ON public.payment_attempts USING btree (provider, provider_ref) WHERE (provider_ref <> ''::text);
+
+CREATE INDEX payment_attempts_work ON public.payment_attempts USING btree (next_try_at) WHERE (next_try_at IS NOT NULL);
+
+CREATE UNIQUE INDEX payment_customers_ref ON public.payment_customers USING btree (provider, customer_ref) WHERE (customer_ref <> ''::text);
+
+CREATE INDEX payment_disputes_by_payment ON public.payment_disputes USING btree (org_id, payment_id);
+
+CREATE INDEX payment_refunds_by_payment ON public.payment_refunds USING btree (org_id, payment_id);
+
+CREATE UNIQUE INDEX payment_refunds_ref ON public.payment_refunds USING btree (provider_ref) WHERE (provider_ref <> ''::text);
+
+CREATE INDEX payment_refunds_work ON public.payment_refunds USING btree (next_try_at) WHERE (next_try_at IS NOT NULL);
+
+CREATE INDEX payments_free ON public.payments USING btree (org_id, id) WHERE (((allocated_minor + refunded_minor) + charged_back_minor) < amount_minor);
+
 CREATE UNIQUE INDEX price_books_default ON public.price_books USING btree (currency) WHERE is_default;
 
+CREATE INDEX provider_events_work ON public.provider_events USING btree (next_try_at) WHERE (next_try_at IS NOT NULL);
+
 CREATE INDEX reconciliations_day ON public.reconciliations USING btree (day);
+
+CREATE INDEX reservations_during ON public.reservations USING gist (org_id, during);
+
+CREATE INDEX reservations_next ON public.reservations USING btree (next_at) WHERE (next_at IS NOT NULL);
 
 CREATE INDEX run_proofs_instance ON public.run_proofs USING btree (org_id, instance_id);
 
@@ -1784,6 +2766,12 @@ CREATE INDEX slice_samples_age ON public.slice_samples USING btree (at);
 CREATE INDEX slice_samples_by_instance ON public.slice_samples USING btree (org_id, instance_id, at);
 
 CREATE UNIQUE INDEX ssh_authorities_current ON public.ssh_authorities USING btree (current) WHERE current;
+
+CREATE INDEX statement_lines_by_state ON public.statement_lines USING btree (state, id);
+
+CREATE INDEX tax_id_checks_latest ON public.tax_id_checks USING btree (org_id, tax_id, checked_at DESC);
+
+CREATE UNIQUE INDEX top_ups_one_open ON public.top_ups USING btree (org_id) WHERE (status = ANY (ARRAY['pending'::text, 'ordered'::text]));
 
 CREATE INDEX usage_checkpoints_age ON public.usage_checkpoints USING btree (hour);
 
@@ -1797,7 +2785,11 @@ CREATE INDEX usage_segments_open ON public.usage_segments USING btree (lower(dur
 
 CREATE INDEX usage_segments_period ON public.usage_segments USING btree (org_id, billing_period);
 
+CREATE INDEX usage_segments_spot ON public.usage_segments USING btree (org_id, region, sku_id) WHERE (pricing_kind = 'spot'::text);
+
 CREATE INDEX usage_segments_subject ON public.usage_segments USING btree (org_id, subject_id, meter, seq);
+
+CREATE INDEX wallets_due ON public.wallets USING btree (next_tick_at);
 
 CREATE TRIGGER audit_log_immutable BEFORE DELETE OR UPDATE ON public.audit_log FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
 
@@ -1811,6 +2803,28 @@ CREATE TRIGGER claims_count_host AFTER INSERT OR DELETE OR UPDATE ON public.clai
 
 CREATE TRIGGER claims_unbind AFTER DELETE ON public.claims FOR EACH ROW WHEN ((old.bound_host_id IS NOT NULL)) EXECUTE FUNCTION public.claims_unbind();
 
+CREATE TRIGGER contract_steps_immutable BEFORE DELETE OR UPDATE ON public.contract_steps FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER contract_steps_no_truncate BEFORE TRUNCATE ON public.contract_steps FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER contract_terms_as_contract BEFORE INSERT OR UPDATE ON public.contract_terms FOR EACH ROW EXECUTE FUNCTION public.contract_terms_as_contract();
+
+CREATE TRIGGER contract_terms_ends BEFORE DELETE OR UPDATE ON public.contract_terms FOR EACH ROW EXECUTE FUNCTION public.ends_early_only();
+
+CREATE TRIGGER contract_terms_no_truncate BEFORE TRUNCATE ON public.contract_terms FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER contracts_ends BEFORE DELETE OR UPDATE ON public.contracts FOR EACH ROW EXECUTE FUNCTION public.ends_early_only();
+
+CREATE TRIGGER contracts_no_truncate BEFORE TRUNCATE ON public.contracts FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER credit_uses_immutable BEFORE DELETE OR UPDATE ON public.credit_uses FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER credit_uses_no_truncate BEFORE TRUNCATE ON public.credit_uses FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER gpu_costs_immutable BEFORE DELETE OR UPDATE ON public.gpu_costs FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER gpu_costs_no_truncate BEFORE TRUNCATE ON public.gpu_costs FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
+
 CREATE TRIGGER gpu_inventories_immutable BEFORE DELETE OR UPDATE ON public.gpu_inventories FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
 
 CREATE TRIGGER gpu_inventories_no_truncate BEFORE TRUNCATE ON public.gpu_inventories FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
@@ -1819,13 +2833,25 @@ CREATE TRIGGER invoice_lines_guard BEFORE INSERT OR DELETE OR UPDATE ON public.i
 
 CREATE TRIGGER invoice_lines_no_truncate BEFORE TRUNCATE ON public.invoice_lines FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
 
+CREATE TRIGGER invoice_originals_immutable BEFORE DELETE OR UPDATE ON public.invoice_originals FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER invoice_originals_no_truncate BEFORE TRUNCATE ON public.invoice_originals FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
+
 CREATE TRIGGER invoice_taxes_guard BEFORE INSERT OR DELETE OR UPDATE ON public.invoice_taxes FOR EACH ROW EXECUTE FUNCTION public.invoice_parts_guard();
 
 CREATE TRIGGER invoice_taxes_no_truncate BEFORE TRUNCATE ON public.invoice_taxes FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
 
+CREATE TRIGGER invoice_write_offs_immutable BEFORE DELETE OR UPDATE ON public.invoice_write_offs FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER invoice_write_offs_no_truncate BEFORE TRUNCATE ON public.invoice_write_offs FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
+
 CREATE TRIGGER invoices_guard BEFORE DELETE OR UPDATE ON public.invoices FOR EACH ROW EXECUTE FUNCTION public.invoices_guard();
 
 CREATE TRIGGER invoices_no_truncate BEFORE TRUNCATE ON public.invoices FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER issuer_versions_immutable BEFORE DELETE OR UPDATE ON public.issuer_versions FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER issuer_versions_no_truncate BEFORE TRUNCATE ON public.issuer_versions FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
 
 CREATE CONSTRAINT TRIGGER ledger_journal_balances AFTER INSERT OR DELETE OR UPDATE ON public.ledger_postings DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.ledger_journal_balances();
 
@@ -1835,6 +2861,8 @@ CREATE TRIGGER ledger_journals_immutable BEFORE DELETE OR UPDATE ON public.ledge
 
 CREATE TRIGGER ledger_journals_no_truncate BEFORE TRUNCATE ON public.ledger_journals FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
 
+CREATE TRIGGER ledger_month_open BEFORE INSERT ON public.ledger_journals FOR EACH ROW EXECUTE FUNCTION public.ledger_month_open();
+
 CREATE TRIGGER ledger_postings_immutable BEFORE DELETE OR UPDATE ON public.ledger_postings FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
 
 CREATE TRIGGER ledger_postings_no_truncate BEFORE TRUNCATE ON public.ledger_postings FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
@@ -1842,6 +2870,20 @@ CREATE TRIGGER ledger_postings_no_truncate BEFORE TRUNCATE ON public.ledger_post
 CREATE TRIGGER line_subjects_guard BEFORE INSERT OR DELETE OR UPDATE ON public.line_subjects FOR EACH ROW EXECUTE FUNCTION public.invoice_parts_guard();
 
 CREATE TRIGGER line_subjects_no_truncate BEFORE TRUNCATE ON public.line_subjects FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER month_closes_immutable BEFORE DELETE OR UPDATE ON public.month_closes FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER month_closes_no_truncate BEFORE TRUNCATE ON public.month_closes FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER organization_price_books_ends BEFORE DELETE OR UPDATE ON public.organization_price_books FOR EACH ROW EXECUTE FUNCTION public.ends_early_only();
+
+CREATE TRIGGER payment_allocations_immutable BEFORE DELETE OR UPDATE ON public.payment_allocations FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER payment_allocations_no_truncate BEFORE TRUNCATE ON public.payment_allocations FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER price_steps_immutable BEFORE DELETE OR UPDATE ON public.price_steps FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER price_steps_no_truncate BEFORE TRUNCATE ON public.price_steps FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
 
 CREATE TRIGGER price_versions_immutable BEFORE DELETE OR UPDATE ON public.price_versions FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
 
@@ -1853,9 +2895,27 @@ CREATE TRIGGER prices_no_truncate BEFORE TRUNCATE ON public.prices FOR EACH STAT
 
 CREATE TRIGGER quota_claims_count AFTER INSERT OR DELETE OR UPDATE ON public.quota_claims FOR EACH ROW EXECUTE FUNCTION public.quota_claims_count();
 
+CREATE TRIGGER reservations_ends BEFORE DELETE OR UPDATE ON public.reservations FOR EACH ROW EXECUTE FUNCTION public.ends_early_only();
+
+CREATE TRIGGER reservations_no_truncate BEFORE TRUNCATE ON public.reservations FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
+
 CREATE TRIGGER skus_immutable BEFORE DELETE OR UPDATE ON public.skus FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
 
 CREATE TRIGGER skus_no_truncate BEFORE TRUNCATE ON public.skus FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER spot_prices_append BEFORE INSERT ON public.spot_prices FOR EACH ROW EXECUTE FUNCTION public.spot_prices_append();
+
+CREATE TRIGGER spot_prices_immutable BEFORE DELETE OR UPDATE ON public.spot_prices FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER spot_prices_no_truncate BEFORE TRUNCATE ON public.spot_prices FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER tax_id_checks_immutable BEFORE DELETE OR UPDATE ON public.tax_id_checks FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER tax_id_checks_no_truncate BEFORE TRUNCATE ON public.tax_id_checks FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER tax_tables_immutable BEFORE DELETE OR UPDATE ON public.tax_tables FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER tax_tables_no_truncate BEFORE TRUNCATE ON public.tax_tables FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
 
 CREATE TRIGGER usage_segments_no_truncate BEFORE TRUNCATE ON public.usage_segments FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
 
@@ -1876,6 +2936,18 @@ ALTER TABLE ONLY public.assignments
 
 ALTER TABLE ONLY public.assignments
     ADD CONSTRAINT assignments_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
+
+ALTER TABLE ONLY public.billing_holds
+    ADD CONSTRAINT billing_holds_invoice FOREIGN KEY (org_id, invoice_id) REFERENCES public.invoices(org_id, id);
+
+ALTER TABLE ONLY public.budget_alerts
+    ADD CONSTRAINT budget_alerts_budget FOREIGN KEY (org_id, budget_id) REFERENCES public.budgets(org_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.budgets
+    ADD CONSTRAINT budgets_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
+
+ALTER TABLE ONLY public.budgets
+    ADD CONSTRAINT budgets_project FOREIGN KEY (org_id, project_id) REFERENCES public.projects(org_id, id);
 
 ALTER TABLE ONLY public.cells
     ADD CONSTRAINT cells_region FOREIGN KEY (region_id) REFERENCES public.regions(id);
@@ -1907,8 +2979,35 @@ ALTER TABLE ONLY public.claims
 ALTER TABLE ONLY public.claims
     ADD CONSTRAINT claims_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
 
+ALTER TABLE ONLY public.contract_steps
+    ADD CONSTRAINT contract_steps_term FOREIGN KEY (org_id, contract_id, no) REFERENCES public.contract_terms(org_id, contract_id, no);
+
+ALTER TABLE ONLY public.contract_terms
+    ADD CONSTRAINT contract_terms_contract FOREIGN KEY (org_id, contract_id) REFERENCES public.contracts(org_id, id);
+
+ALTER TABLE ONLY public.contract_terms
+    ADD CONSTRAINT contract_terms_sku FOREIGN KEY (scope_sku) REFERENCES public.skus(id);
+
+ALTER TABLE ONLY public.contracts
+    ADD CONSTRAINT contracts_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
+
+ALTER TABLE ONLY public.coupon_uses
+    ADD CONSTRAINT coupon_uses_coupon FOREIGN KEY (code) REFERENCES public.coupons(code);
+
+ALTER TABLE ONLY public.coupon_uses
+    ADD CONSTRAINT coupon_uses_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
+
+ALTER TABLE ONLY public.credit_grants
+    ADD CONSTRAINT credit_grants_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
+
+ALTER TABLE ONLY public.credit_uses
+    ADD CONSTRAINT credit_uses_grant FOREIGN KEY (org_id, grant_id) REFERENCES public.credit_grants(org_id, id);
+
 ALTER TABLE ONLY public.discrepancies
     ADD CONSTRAINT discrepancies_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
+
+ALTER TABLE ONLY public.dunnings
+    ADD CONSTRAINT dunnings_invoice FOREIGN KEY (org_id, invoice_id) REFERENCES public.invoices(org_id, id);
 
 ALTER TABLE ONLY public.gpu_bindings
     ADD CONSTRAINT gpu_bindings_gpu FOREIGN KEY (gpu_id) REFERENCES public.gpus(id);
@@ -1954,6 +3053,9 @@ ALTER TABLE ONLY public.hosts
 
 ALTER TABLE ONLY public.hosts
     ADD CONSTRAINT hosts_pool FOREIGN KEY (pool_id) REFERENCES public.pools(id);
+
+ALTER TABLE ONLY public.instance_keys
+    ADD CONSTRAINT instance_keys_instance FOREIGN KEY (org_id, instance_id) REFERENCES public.instances(org_id, id);
 
 ALTER TABLE ONLY public.instances
     ADD CONSTRAINT instances_cell FOREIGN KEY (cell_id) REFERENCES public.cells(id);
@@ -2009,8 +3111,26 @@ ALTER TABLE ONLY public.invoice_run_targets
 ALTER TABLE ONLY public.invoice_taxes
     ADD CONSTRAINT invoice_taxes_invoice FOREIGN KEY (org_id, invoice_id) REFERENCES public.invoices(org_id, id);
 
+ALTER TABLE ONLY public.invoice_write_offs
+    ADD CONSTRAINT invoice_write_offs_invoice FOREIGN KEY (org_id, invoice_id) REFERENCES public.invoices(org_id, id);
+
+ALTER TABLE ONLY public.invoices
+    ADD CONSTRAINT invoices_carried_by FOREIGN KEY (carried_by) REFERENCES public.invoices(id);
+
+ALTER TABLE ONLY public.invoices
+    ADD CONSTRAINT invoices_corrects FOREIGN KEY (corrects) REFERENCES public.invoices(id);
+
+ALTER TABLE ONLY public.invoices
+    ADD CONSTRAINT invoices_issuer FOREIGN KEY (issuer) REFERENCES public.issuers(slug);
+
 ALTER TABLE ONLY public.invoices
     ADD CONSTRAINT invoices_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
+
+ALTER TABLE ONLY public.invoices
+    ADD CONSTRAINT invoices_replaces FOREIGN KEY (replaces) REFERENCES public.invoices(id);
+
+ALTER TABLE ONLY public.issuer_versions
+    ADD CONSTRAINT issuer_versions_issuer FOREIGN KEY (issuer) REFERENCES public.issuers(slug);
 
 ALTER TABLE ONLY public.join_tokens
     ADD CONSTRAINT join_tokens_pool FOREIGN KEY (pool_id) REFERENCES public.pools(id);
@@ -2057,11 +3177,41 @@ ALTER TABLE ONLY public.organization_price_books
 ALTER TABLE ONLY public.organization_price_books
     ADD CONSTRAINT organization_price_books_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
 
+ALTER TABLE ONLY public.organizations
+    ADD CONSTRAINT organizations_issuer FOREIGN KEY (issuer) REFERENCES public.issuers(slug);
+
+ALTER TABLE ONLY public.payment_allocations
+    ADD CONSTRAINT payment_allocations_invoice FOREIGN KEY (org_id, invoice_id) REFERENCES public.invoices(org_id, id);
+
+ALTER TABLE ONLY public.payment_allocations
+    ADD CONSTRAINT payment_allocations_payment FOREIGN KEY (org_id, payment_id) REFERENCES public.payments(org_id, id);
+
+ALTER TABLE ONLY public.payment_attempts
+    ADD CONSTRAINT payment_attempts_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
+
+ALTER TABLE ONLY public.payment_customers
+    ADD CONSTRAINT payment_customers_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
+
+ALTER TABLE ONLY public.payment_disputes
+    ADD CONSTRAINT payment_disputes_payment FOREIGN KEY (org_id, payment_id) REFERENCES public.payments(org_id, id);
+
+ALTER TABLE ONLY public.payment_refunds
+    ADD CONSTRAINT payment_refunds_payment FOREIGN KEY (org_id, payment_id) REFERENCES public.payments(org_id, id);
+
+ALTER TABLE ONLY public.payments
+    ADD CONSTRAINT payments_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
+
+ALTER TABLE ONLY public.period_funding
+    ADD CONSTRAINT period_funding_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
+
 ALTER TABLE ONLY public.placement_changes
     ADD CONSTRAINT placement_changes_cell FOREIGN KEY (cell_id) REFERENCES public.cells(id);
 
 ALTER TABLE ONLY public.pools
     ADD CONSTRAINT pools_cell FOREIGN KEY (cell_id) REFERENCES public.cells(id);
+
+ALTER TABLE ONLY public.price_steps
+    ADD CONSTRAINT price_steps_price FOREIGN KEY (price_version_id, sku_id, meter) REFERENCES public.prices(price_version_id, sku_id, meter);
 
 ALTER TABLE ONLY public.price_versions
     ADD CONSTRAINT price_versions_book FOREIGN KEY (price_book_id) REFERENCES public.price_books(id);
@@ -2075,6 +3225,9 @@ ALTER TABLE ONLY public.prices
 ALTER TABLE ONLY public.projects
     ADD CONSTRAINT projects_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
 
+ALTER TABLE ONLY public.promo_holds
+    ADD CONSTRAINT promo_holds_grant FOREIGN KEY (org_id, grant_id) REFERENCES public.credit_grants(org_id, id);
+
 ALTER TABLE ONLY public.quota_claims
     ADD CONSTRAINT quota_claims_instance FOREIGN KEY (org_id, instance_id) REFERENCES public.instances(org_id, id);
 
@@ -2087,6 +3240,27 @@ ALTER TABLE ONLY public.reconciliations
 ALTER TABLE ONLY public.registry_logins
     ADD CONSTRAINT registry_logins_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
 
+ALTER TABLE ONLY public.reservations
+    ADD CONSTRAINT reservations_book FOREIGN KEY (price_book_id) REFERENCES public.price_books(id);
+
+ALTER TABLE ONLY public.reservations
+    ADD CONSTRAINT reservations_offer FOREIGN KEY (offer_id) REFERENCES public.offers(id);
+
+ALTER TABLE ONLY public.reservations
+    ADD CONSTRAINT reservations_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
+
+ALTER TABLE ONLY public.reservations
+    ADD CONSTRAINT reservations_project FOREIGN KEY (org_id, project_id) REFERENCES public.projects(org_id, id);
+
+ALTER TABLE ONLY public.reservations
+    ADD CONSTRAINT reservations_region FOREIGN KEY (region_id) REFERENCES public.regions(id);
+
+ALTER TABLE ONLY public.reservations
+    ADD CONSTRAINT reservations_sku FOREIGN KEY (sku_id) REFERENCES public.skus(id);
+
+ALTER TABLE ONLY public.reservations
+    ADD CONSTRAINT reservations_version FOREIGN KEY (locked_price_version_id) REFERENCES public.price_versions(id);
+
 ALTER TABLE ONLY public.run_proofs
     ADD CONSTRAINT run_proofs_assignment FOREIGN KEY (org_id, assignment_id) REFERENCES public.assignments(org_id, id);
 
@@ -2095,6 +3269,24 @@ ALTER TABLE ONLY public.run_proofs
 
 ALTER TABLE ONLY public.slice_samples
     ADD CONSTRAINT slice_samples_host FOREIGN KEY (host_id) REFERENCES public.hosts(id);
+
+ALTER TABLE ONLY public.spot_prices
+    ADD CONSTRAINT spot_prices_region FOREIGN KEY (region_id) REFERENCES public.regions(id);
+
+ALTER TABLE ONLY public.spot_prices
+    ADD CONSTRAINT spot_prices_sku FOREIGN KEY (sku_id) REFERENCES public.skus(id);
+
+ALTER TABLE ONLY public.statement_lines
+    ADD CONSTRAINT statement_lines_org FOREIGN KEY (matched_org) REFERENCES public.organizations(id);
+
+ALTER TABLE ONLY public.tax_id_checks
+    ADD CONSTRAINT tax_id_checks_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
+
+ALTER TABLE ONLY public.tax_tables
+    ADD CONSTRAINT tax_tables_issuer FOREIGN KEY (issuer) REFERENCES public.issuers(slug);
+
+ALTER TABLE ONLY public.top_ups
+    ADD CONSTRAINT top_ups_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
 
 ALTER TABLE ONLY public.usage_checkpoints
     ADD CONSTRAINT usage_checkpoints_assignment FOREIGN KEY (org_id, assignment_id) REFERENCES public.assignments(org_id, id);
@@ -2116,6 +3308,12 @@ ALTER TABLE ONLY public.usage_segments
 
 ALTER TABLE ONLY public.usage_segments
     ADD CONSTRAINT usage_segments_version FOREIGN KEY (locked_price_version_id) REFERENCES public.price_versions(id);
+
+ALTER TABLE ONLY public.wallet_claims
+    ADD CONSTRAINT wallet_claims_instance FOREIGN KEY (org_id, instance_id) REFERENCES public.instances(org_id, id);
+
+ALTER TABLE ONLY public.wallets
+    ADD CONSTRAINT wallets_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
 
 ALTER TABLE public.api_keys ENABLE ROW LEVEL SECURITY;
 
@@ -2141,6 +3339,24 @@ CREATE POLICY billing_accounts_org ON public.billing_accounts TO tranche_org USI
 
 CREATE POLICY billing_accounts_system ON public.billing_accounts TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
 
+ALTER TABLE public.billing_holds ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY billing_holds_org ON public.billing_holds TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY billing_holds_system ON public.billing_holds TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.budget_alerts ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY budget_alerts_org ON public.budget_alerts TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY budget_alerts_system ON public.budget_alerts TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.budgets ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY budgets_org ON public.budgets TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY budgets_system ON public.budgets TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
 ALTER TABLE public.claim_cells ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY claim_cells_org ON public.claim_cells TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
@@ -2159,11 +3375,53 @@ CREATE POLICY claims_org ON public.claims TO tranche_org USING ((org_id = (NULLI
 
 CREATE POLICY claims_system ON public.claims TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
 
+ALTER TABLE public.contract_steps ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY contract_steps_org ON public.contract_steps TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY contract_steps_system ON public.contract_steps TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.contract_terms ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY contract_terms_org ON public.contract_terms TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY contract_terms_system ON public.contract_terms TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.contracts ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY contracts_org ON public.contracts TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY contracts_system ON public.contracts TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.coupon_uses ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY coupon_uses_org ON public.coupon_uses TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY coupon_uses_system ON public.coupon_uses TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.credit_grants ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY credit_grants_org ON public.credit_grants TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY credit_grants_system ON public.credit_grants TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.credit_uses ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY credit_uses_org ON public.credit_uses TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY credit_uses_system ON public.credit_uses TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
 ALTER TABLE public.discrepancies ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY discrepancies_org ON public.discrepancies TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
 
 CREATE POLICY discrepancies_system ON public.discrepancies TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.dunnings ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY dunnings_org ON public.dunnings TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY dunnings_system ON public.dunnings TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
 
 ALTER TABLE public.events ENABLE ROW LEVEL SECURITY;
 
@@ -2195,6 +3453,12 @@ CREATE POLICY idempotency_keys_org ON public.idempotency_keys TO tranche_org USI
 
 CREATE POLICY idempotency_keys_system ON public.idempotency_keys TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
 
+ALTER TABLE public.instance_keys ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY instance_keys_org ON public.instance_keys TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY instance_keys_system ON public.instance_keys TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
 ALTER TABLE public.instances ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY instances_org ON public.instances TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
@@ -2213,6 +3477,12 @@ CREATE POLICY invoice_lines_org ON public.invoice_lines TO tranche_org USING ((o
 
 CREATE POLICY invoice_lines_system ON public.invoice_lines TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
 
+ALTER TABLE public.invoice_originals ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY invoice_originals_org ON public.invoice_originals TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY invoice_originals_system ON public.invoice_originals TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
 ALTER TABLE public.invoice_run_targets ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY invoice_run_targets_org ON public.invoice_run_targets TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
@@ -2224,6 +3494,12 @@ ALTER TABLE public.invoice_taxes ENABLE ROW LEVEL SECURITY;
 CREATE POLICY invoice_taxes_org ON public.invoice_taxes TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
 
 CREATE POLICY invoice_taxes_system ON public.invoice_taxes TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.invoice_write_offs ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY invoice_write_offs_org ON public.invoice_write_offs TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY invoice_write_offs_system ON public.invoice_write_offs TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
 
 ALTER TABLE public.invoices ENABLE ROW LEVEL SECURITY;
 
@@ -2267,11 +3543,59 @@ CREATE POLICY organizations_org ON public.organizations TO tranche_org USING ((i
 
 CREATE POLICY organizations_system ON public.organizations TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
 
+ALTER TABLE public.payment_allocations ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY payment_allocations_org ON public.payment_allocations TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY payment_allocations_system ON public.payment_allocations TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.payment_attempts ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY payment_attempts_org ON public.payment_attempts TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY payment_attempts_system ON public.payment_attempts TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.payment_customers ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY payment_customers_org ON public.payment_customers TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY payment_customers_system ON public.payment_customers TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.payment_disputes ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY payment_disputes_org ON public.payment_disputes TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY payment_disputes_system ON public.payment_disputes TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.payment_refunds ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY payment_refunds_org ON public.payment_refunds TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY payment_refunds_system ON public.payment_refunds TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.payments ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY payments_org ON public.payments TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY payments_system ON public.payments TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.period_funding ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY period_funding_org ON public.period_funding TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY period_funding_system ON public.period_funding TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
 ALTER TABLE public.projects ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY projects_org ON public.projects TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
 
 CREATE POLICY projects_system ON public.projects TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.promo_holds ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY promo_holds_org ON public.promo_holds TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY promo_holds_system ON public.promo_holds TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
 
 ALTER TABLE public.quota_claims ENABLE ROW LEVEL SECURITY;
 
@@ -2297,6 +3621,12 @@ CREATE POLICY registry_logins_org ON public.registry_logins TO tranche_org USING
 
 CREATE POLICY registry_logins_system ON public.registry_logins TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
 
+ALTER TABLE public.reservations ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY reservations_org ON public.reservations TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY reservations_system ON public.reservations TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
 ALTER TABLE public.run_proofs ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY run_proofs_org ON public.run_proofs TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
@@ -2308,6 +3638,18 @@ ALTER TABLE public.slice_samples ENABLE ROW LEVEL SECURITY;
 CREATE POLICY slice_samples_org ON public.slice_samples TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
 
 CREATE POLICY slice_samples_system ON public.slice_samples TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.tax_id_checks ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY tax_id_checks_org ON public.tax_id_checks TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY tax_id_checks_system ON public.tax_id_checks TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.top_ups ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY top_ups_org ON public.top_ups TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY top_ups_system ON public.top_ups TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
 
 ALTER TABLE public.usage_checkpoints ENABLE ROW LEVEL SECURITY;
 
@@ -2326,6 +3668,18 @@ ALTER TABLE public.usage_segments ENABLE ROW LEVEL SECURITY;
 CREATE POLICY usage_segments_org ON public.usage_segments TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
 
 CREATE POLICY usage_segments_system ON public.usage_segments TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.wallet_claims ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY wallet_claims_org ON public.wallet_claims TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY wallet_claims_system ON public.wallet_claims TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.wallets ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY wallets_org ON public.wallets TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY wallets_system ON public.wallets TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
 
 GRANT USAGE ON SCHEMA public TO tranche;
 GRANT USAGE ON SCHEMA public TO tranche_org;
@@ -2408,6 +3762,10 @@ GRANT UPDATE(revoked_at) ON TABLE public.api_keys TO tranche_org;
 
 GRANT UPDATE(revision) ON TABLE public.api_keys TO tranche_org;
 
+GRANT SELECT,INSERT,UPDATE ON TABLE public.approval_rules TO tranche_system;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE public.approvals TO tranche_system;
+
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.assignments TO tranche_system;
 GRANT SELECT ON TABLE public.assignments TO tranche_org;
 
@@ -2449,6 +3807,23 @@ GRANT SELECT ON TABLE public.billable_segments TO tranche_system;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.billing_accounts TO tranche_system;
 GRANT SELECT ON TABLE public.billing_accounts TO tranche_org;
 
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.billing_holds TO tranche_system;
+GRANT SELECT ON TABLE public.billing_holds TO tranche_org;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.budget_alerts TO tranche_system;
+GRANT SELECT ON TABLE public.budget_alerts TO tranche_org;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.budgets TO tranche_system;
+GRANT SELECT,INSERT,DELETE ON TABLE public.budgets TO tranche_org;
+
+GRANT UPDATE(name) ON TABLE public.budgets TO tranche_org;
+
+GRANT UPDATE(amount_minor) ON TABLE public.budgets TO tranche_org;
+
+GRANT UPDATE(thresholds) ON TABLE public.budgets TO tranche_org;
+
+GRANT UPDATE(hard) ON TABLE public.budgets TO tranche_org;
+
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.business_clock TO tranche_system;
 GRANT SELECT ON TABLE public.business_clock TO tranche_org;
 
@@ -2463,7 +3838,44 @@ GRANT SELECT ON TABLE public.claim_slots TO tranche_org;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.claims TO tranche_system;
 GRANT SELECT ON TABLE public.claims TO tranche_org;
 
+GRANT SELECT ON TABLE public.contract_steps TO tranche_org;
+GRANT SELECT,INSERT ON TABLE public.contract_steps TO tranche_system;
+
+GRANT SELECT ON TABLE public.contract_terms TO tranche_org;
+GRANT SELECT,INSERT ON TABLE public.contract_terms TO tranche_system;
+
+GRANT UPDATE(during) ON TABLE public.contract_terms TO tranche_system;
+
+GRANT UPDATE(cancelled_at) ON TABLE public.contract_terms TO tranche_system;
+
+GRANT SELECT ON TABLE public.contracts TO tranche_org;
+GRANT SELECT,INSERT ON TABLE public.contracts TO tranche_system;
+
+GRANT UPDATE(during) ON TABLE public.contracts TO tranche_system;
+
+GRANT UPDATE(cancelled_at) ON TABLE public.contracts TO tranche_system;
+
+GRANT UPDATE(ended_by) ON TABLE public.contracts TO tranche_system;
+
+GRANT UPDATE(revision) ON TABLE public.contracts TO tranche_system;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE public.coupon_uses TO tranche_system;
+GRANT SELECT ON TABLE public.coupon_uses TO tranche_org;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE public.coupons TO tranche_system;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE public.credit_grants TO tranche_system;
+GRANT SELECT ON TABLE public.credit_grants TO tranche_org;
+
+GRANT SELECT,INSERT ON TABLE public.credit_uses TO tranche_system;
+GRANT SELECT ON TABLE public.credit_uses TO tranche_org;
+
 GRANT SELECT,INSERT,UPDATE ON TABLE public.discrepancies TO tranche_system;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE public.dunning_schedules TO tranche_system;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE public.dunnings TO tranche_system;
+GRANT SELECT ON TABLE public.dunnings TO tranche_org;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.events TO tranche_system;
 GRANT SELECT,INSERT ON TABLE public.events TO tranche_org;
@@ -2472,6 +3884,8 @@ GRANT USAGE ON SEQUENCE public.events_id_seq TO tranche_system;
 GRANT USAGE ON SEQUENCE public.events_id_seq TO tranche_org;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.gpu_bindings TO tranche_system;
+
+GRANT SELECT,INSERT ON TABLE public.gpu_costs TO tranche_system;
 
 GRANT SELECT,INSERT ON TABLE public.gpu_inventories TO tranche_system;
 
@@ -2507,6 +3921,9 @@ GRANT UPDATE(body) ON TABLE public.idempotency_keys TO tranche_org;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.installations TO tranche_system;
 GRANT SELECT ON TABLE public.installations TO tranche_org;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.instance_keys TO tranche_system;
+GRANT SELECT,INSERT ON TABLE public.instance_keys TO tranche_org;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.instances TO tranche_system;
 GRANT SELECT,INSERT ON TABLE public.instances TO tranche_org;
@@ -2554,33 +3971,67 @@ GRANT SELECT ON TABLE public.interruptions TO tranche_org;
 
 GRANT UPDATE(to_at) ON TABLE public.interruptions TO tranche_org;
 
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.invoice_lines TO tranche_system;
+GRANT SELECT,INSERT,DELETE ON TABLE public.invoice_lines TO tranche_system;
 GRANT SELECT ON TABLE public.invoice_lines TO tranche_org;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.invoice_numbers TO tranche_system;
+
+GRANT SELECT ON TABLE public.invoice_originals TO tranche_org;
+GRANT SELECT,INSERT ON TABLE public.invoice_originals TO tranche_system;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.invoice_run_targets TO tranche_system;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.invoice_runs TO tranche_system;
 
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.invoice_taxes TO tranche_system;
+GRANT SELECT,INSERT,DELETE ON TABLE public.invoice_taxes TO tranche_system;
 GRANT SELECT ON TABLE public.invoice_taxes TO tranche_org;
 
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.invoices TO tranche_system;
+GRANT SELECT,INSERT ON TABLE public.invoice_write_offs TO tranche_system;
+GRANT SELECT ON TABLE public.invoice_write_offs TO tranche_org;
+
+GRANT SELECT,INSERT,DELETE ON TABLE public.invoices TO tranche_system;
 GRANT SELECT ON TABLE public.invoices TO tranche_org;
+
+GRANT UPDATE(live) ON TABLE public.invoices TO tranche_system;
+
+GRANT UPDATE(status) ON TABLE public.invoices TO tranche_system;
+
+GRANT UPDATE(series) ON TABLE public.invoices TO tranche_system;
+
+GRANT UPDATE(number) ON TABLE public.invoices TO tranche_system;
+
+GRANT UPDATE(finalized_at) ON TABLE public.invoices TO tranche_system;
+
+GRANT UPDATE(due_on) ON TABLE public.invoices TO tranche_system;
+
+GRANT UPDATE(credited_minor) ON TABLE public.invoices TO tranche_system;
+
+GRANT UPDATE(carried_by) ON TABLE public.invoices TO tranche_system;
+
+GRANT SELECT ON TABLE public.issuer_versions TO tranche_org;
+GRANT SELECT,INSERT ON TABLE public.issuer_versions TO tranche_system;
+
+GRANT SELECT ON TABLE public.issuers TO tranche_org;
+GRANT SELECT,INSERT ON TABLE public.issuers TO tranche_system;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.join_tokens TO tranche_system;
 
+GRANT SELECT,UPDATE ON TABLE public.ledger_books TO tranche_system;
+
 GRANT SELECT,INSERT ON TABLE public.ledger_journals TO tranche_system;
+GRANT SELECT ON TABLE public.ledger_journals TO tranche_org;
 
 GRANT SELECT,INSERT ON TABLE public.ledger_postings TO tranche_system;
+GRANT SELECT ON TABLE public.ledger_postings TO tranche_org;
 
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.line_subjects TO tranche_system;
+GRANT SELECT,INSERT,DELETE ON TABLE public.line_subjects TO tranche_system;
 GRANT SELECT ON TABLE public.line_subjects TO tranche_org;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.liveness_writers TO tranche_system;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.mode_changes TO tranche_system;
+
+GRANT SELECT,INSERT ON TABLE public.month_closes TO tranche_system;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.observed_slices TO tranche_system;
 
@@ -2606,8 +4057,10 @@ GRANT UPDATE(revision) ON TABLE public.operations TO tranche_org;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.operator_keys TO tranche_system;
 
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.organization_price_books TO tranche_system;
+GRANT SELECT,INSERT ON TABLE public.organization_price_books TO tranche_system;
 GRANT SELECT ON TABLE public.organization_price_books TO tranche_org;
+
+GRANT UPDATE(during) ON TABLE public.organization_price_books TO tranche_system;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.organizations TO tranche_system;
 GRANT SELECT ON TABLE public.organizations TO tranche_org;
@@ -2617,6 +4070,27 @@ GRANT INSERT ON TABLE public.outbox TO tranche_org;
 
 GRANT USAGE ON SEQUENCE public.outbox_id_seq TO tranche_system;
 GRANT USAGE ON SEQUENCE public.outbox_id_seq TO tranche_org;
+
+GRANT SELECT,INSERT ON TABLE public.payment_allocations TO tranche_system;
+GRANT SELECT ON TABLE public.payment_allocations TO tranche_org;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE public.payment_attempts TO tranche_system;
+GRANT SELECT ON TABLE public.payment_attempts TO tranche_org;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE public.payment_customers TO tranche_system;
+GRANT SELECT ON TABLE public.payment_customers TO tranche_org;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE public.payment_disputes TO tranche_system;
+GRANT SELECT ON TABLE public.payment_disputes TO tranche_org;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE public.payment_refunds TO tranche_system;
+GRANT SELECT ON TABLE public.payment_refunds TO tranche_org;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE public.payments TO tranche_system;
+GRANT SELECT ON TABLE public.payments TO tranche_org;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE public.period_funding TO tranche_system;
+GRANT SELECT ON TABLE public.period_funding TO tranche_org;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.placement_changes TO tranche_system;
 
@@ -2629,6 +4103,9 @@ GRANT SELECT ON TABLE public.pools TO tranche_org;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.price_books TO tranche_system;
 GRANT SELECT ON TABLE public.price_books TO tranche_org;
 
+GRANT SELECT ON TABLE public.price_steps TO tranche_org;
+GRANT SELECT,INSERT ON TABLE public.price_steps TO tranche_system;
+
 GRANT SELECT,INSERT ON TABLE public.price_versions TO tranche_system;
 GRANT SELECT ON TABLE public.price_versions TO tranche_org;
 
@@ -2637,6 +4114,11 @@ GRANT SELECT ON TABLE public.prices TO tranche_org;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.projects TO tranche_system;
 GRANT SELECT,INSERT ON TABLE public.projects TO tranche_org;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.promo_holds TO tranche_system;
+GRANT SELECT ON TABLE public.promo_holds TO tranche_org;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE public.provider_events TO tranche_system;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.quota_claims TO tranche_system;
 GRANT SELECT,INSERT ON TABLE public.quota_claims TO tranche_org;
@@ -2664,6 +4146,19 @@ GRANT UPDATE(revision) ON TABLE public.registry_logins TO tranche_org;
 
 GRANT UPDATE(updated_at) ON TABLE public.registry_logins TO tranche_org;
 
+GRANT SELECT,INSERT ON TABLE public.reservations TO tranche_org;
+GRANT SELECT,INSERT ON TABLE public.reservations TO tranche_system;
+
+GRANT UPDATE(during) ON TABLE public.reservations TO tranche_system;
+
+GRANT UPDATE(next_at) ON TABLE public.reservations TO tranche_system;
+
+GRANT UPDATE(cancelled_at) ON TABLE public.reservations TO tranche_system;
+
+GRANT UPDATE(ended_by) ON TABLE public.reservations TO tranche_system;
+
+GRANT UPDATE(revision) ON TABLE public.reservations TO tranche_system;
+
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.run_proofs TO tranche_system;
 GRANT SELECT ON TABLE public.run_proofs TO tranche_org;
 
@@ -2673,8 +4168,30 @@ GRANT SELECT ON TABLE public.skus TO tranche_org;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.slice_samples TO tranche_system;
 GRANT SELECT ON TABLE public.slice_samples TO tranche_org;
 
+GRANT SELECT ON TABLE public.spot_prices TO tranche_org;
+GRANT SELECT,INSERT ON TABLE public.spot_prices TO tranche_system;
+
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.ssh_authorities TO tranche_system;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE public.statement_lines TO tranche_system;
+
+GRANT SELECT ON TABLE public.tax_id_checks TO tranche_org;
+GRANT SELECT,INSERT ON TABLE public.tax_id_checks TO tranche_system;
+
+GRANT SELECT ON TABLE public.tax_tables TO tranche_org;
+GRANT SELECT,INSERT ON TABLE public.tax_tables TO tranche_system;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE public.top_ups TO tranche_system;
+GRANT SELECT ON TABLE public.top_ups TO tranche_org;
 
 GRANT SELECT ON TABLE public.usage_checkpoints TO tranche_org;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.usage_checkpoints TO tranche_system;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.wallet_claims TO tranche_system;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.wallet_claims TO tranche_org;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE public.wallets TO tranche_system;
+GRANT SELECT ON TABLE public.wallets TO tranche_org;
+
+GRANT UPDATE(next_tick_at) ON TABLE public.wallets TO tranche_org;
 

@@ -11,6 +11,67 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
+type Approval struct {
+	ID          uuid.UUID
+	Kind        string
+	Body        []byte
+	BodyHash    []byte
+	AmountMinor int64
+	Currency    string
+	State       string
+	RequestedBy string
+	DecidedBy   string
+	CreatedAt   time.Time
+	DecidedAt   *time.Time
+	ExecutedAt  *time.Time
+	ExpiresAt   time.Time
+	Revision    int64
+}
+
+type ApprovalRule struct {
+	Kind       string
+	Currency   string
+	AboveMinor int64
+	UpdatedBy  string
+	UpdatedAt  time.Time
+}
+
+type Budget struct {
+	OrgID       uuid.UUID
+	ID          uuid.UUID
+	Name        string
+	Scope       string
+	ProjectID   *uuid.UUID
+	KeyID       *uuid.UUID
+	AmountMinor int64
+	Currency    string
+	Thresholds  []int32
+	Hard        bool
+	Period      string
+	SpentMinor  int64
+	CheckedAt   *time.Time
+	CreatedBy   string
+	CreatedAt   time.Time
+}
+
+type CreditGrant struct {
+	OrgID          uuid.UUID
+	ID             uuid.UUID
+	Kind           string
+	Name           string
+	Priority       int32
+	ExpiresAt      *time.Time
+	Scope          []byte
+	AmountMinor    int64
+	TaxMinor       int64
+	RemainingMinor int64
+	Currency       string
+	SourceID       uuid.UUID
+	LapsedAt       *time.Time
+	CreatedBy      string
+	CreatedAt      time.Time
+}
+
 type Gpu struct {
 	ID            uuid.UUID
 	HostID        uuid.UUID
@@ -213,23 +274,94 @@ type Operation struct {
 }
 
 type Organization struct {
-	ID             uuid.UUID
-	Name           string
-	Currency       string
-	QuotaInstances int32
-	QuotaGpus      int32
-	RateRead       int32
-	RateWrite      int32
-	RateLaunch     int32
-	SessionEpoch   int64
-	SuspendedAt    *time.Time
-	BillingName    string
-	BillingAddress string
-	BillingCountry string
-	TaxID          string
-	Generation     int64
-	Revision       int64
-	CreatedAt      time.Time
+	ID               uuid.UUID
+	Name             string
+	Currency         string
+	QuotaInstances   int32
+	QuotaGpus        int32
+	RateRead         int32
+	RateWrite        int32
+	RateLaunch       int32
+	SessionEpoch     int64
+	SuspendedAt      *time.Time
+	BillingName      string
+	BillingAddress   string
+	BillingCountry   string
+	TaxID            string
+	Generation       int64
+	Revision         int64
+	CreatedAt        time.Time
+	BillingPostcode  string
+	TaxStatus        string
+	Locale           string
+	Issuer           string
+	Einvoice         bool
+	EinvoiceEndpoint string
+}
+
+type Payment struct {
+	OrgID            uuid.UUID
+	ID               uuid.UUID
+	Provider         string
+	ProviderRef      string
+	AttemptID        *uuid.UUID
+	AmountMinor      int64
+	Currency         string
+	FeeMinor         *int64
+	AllocatedMinor   int64
+	RefundedMinor    int64
+	ChargedBackMinor int64
+	Payer            string
+	Reference        string
+	ReceivedAt       time.Time
+	Revision         int64
+}
+
+type PaymentDispute struct {
+	OrgID       uuid.UUID
+	ID          uuid.UUID
+	PaymentID   uuid.UUID
+	Provider    string
+	ProviderRef string
+	AmountMinor int64
+	FeeMinor    int64
+	Currency    string
+	State       string
+	Reason      string
+	OpenedAt    time.Time
+	ClosedAt    *time.Time
+	Revision    int64
+}
+
+type PaymentRefund struct {
+	OrgID       uuid.UUID
+	ID          uuid.UUID
+	PaymentID   uuid.UUID
+	RefundKey   string
+	ProviderRef string
+	AmountMinor int64
+	Currency    string
+	State       string
+	Reason      string
+	Detail      string
+	CreatedBy   string
+	NextTryAt   *time.Time
+	CreatedAt   time.Time
+	Revision    int64
+}
+
+type PeriodFunding struct {
+	OrgID        uuid.UUID
+	Period       string
+	CloseNo      int32
+	AccruedMinor int64
+	BurnedMinor  int64
+	ExcessMinor  int64
+	OutageMinor  int64
+	AccruedRev   int32
+	BurnedRev    int32
+	InvoiceID    *uuid.UUID
+	AccruedAt    *time.Time
 }
 
 type PriceBook struct {
@@ -302,4 +434,41 @@ type SshAuthority struct {
 	Current       bool
 	CreatedAt     time.Time
 	RetiredAt     *time.Time
+}
+
+type StatementLine struct {
+	ID          uuid.UUID
+	Account     string
+	BankID      string
+	BookedOn    pgtype.Date
+	AmountMinor int64
+	Currency    string
+	Reference   string
+	Payer       string
+	State       string
+	Why         string
+	MatchedOrg  *uuid.UUID
+	PaymentID   *uuid.UUID
+	DecidedBy   string
+	ImportedBy  string
+	ImportedAt  time.Time
+	DecidedAt   *time.Time
+	Revision    int64
+}
+
+type Wallet struct {
+	OrgID                uuid.UUID
+	Currency             string
+	Mode                 string
+	PrepaidMinor         int64
+	PromoMinor           int64
+	PromoHeldMinor       int64
+	TaxPpm               int64
+	TopupThresholdMinor  *int64
+	TopupAmountMinor     *int64
+	TopupMonthlyMaxMinor *int64
+	TickedAt             *time.Time
+	NextTickAt           time.Time
+	ExhaustedAt          *time.Time
+	Revision             int64
 }
