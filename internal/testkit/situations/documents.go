@@ -1,7 +1,6 @@
 package situations
 
 import (
-	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -13,7 +12,7 @@ import (
 )
 
 // paid returns the document with money from the prepaid balance on it.
-func paid(t testing.TB, v billing.Invoice, s billing.Settlement) billing.Invoice {
+func paid(t T, v billing.Invoice, s billing.Settlement) billing.Invoice {
 	v, err := v.Settled(s)
 	require.NoError(t, err)
 	return v
@@ -23,7 +22,7 @@ func (m *maker) sum(minor int64) money.Amount { return money.NewAmount(minor, m.
 
 // settled is documents on which somebody paid beforehand. The first is worked out in
 // the reference: usage 100.00, promotion 20.00, tax 20 %, prepaid 30.00 → due 66.00.
-func settled(t testing.TB) []Situation {
+func settled(t T) []Situation {
 	promo := month(t, "EUR")
 	promo.line(gpu("h100-whole"), "2.50", Use{"serve-a", 25 * Hour}, Use{"serve-b", 15 * Hour}).
 		flat(billing.PromoCredit, "Welcome credit", "-20.00").taxed("S", 200_000, "")
@@ -54,7 +53,7 @@ func settled(t testing.TB) []Situation {
 }
 
 // corrections is documents that refer to others.
-func corrections(t testing.TB) []Situation {
+func corrections(t T) []Situation {
 	note := month(t, "EUR")
 	note.v.Kind, note.v.Reason = billing.CreditNote, "Host failure on 12 November"
 	note.v.Corrects = &billing.DocumentRef{ID: ID[id.Invoice](9), Number: "TR-2026-000001", Issued: Start.AddDate(0, 1, 1)}
@@ -83,7 +82,7 @@ func corrections(t testing.TB) []Situation {
 }
 
 // abroad is other currencies, countries and scripts.
-func abroad(t testing.TB) []Situation {
+func abroad(t T) []Situation {
 	reverse := month(t, "EUR")
 	reverse.v.Buyer = billing.Party{Name: "Société Exemple SARL", Address: []string{"3 rue de l'Œuvre", "75001 Paris"}, Country: "FR", TaxID: "FR12345678901"}
 	reverse.line(gpu("h100-whole"), "2.49", Use{"serve", 40 * Hour}).taxed("AE", 0, "VAT is due by the recipient, article 196 of Directive 2006/112/EC.")

@@ -7,7 +7,6 @@ package situations
 
 import (
 	"math/big"
-	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -17,6 +16,12 @@ import (
 	"github.com/tranche-cloud/tranche/internal/metering"
 	"github.com/tranche-cloud/tranche/internal/money"
 )
+
+// T is a test, or one draw of a property test.
+type T interface {
+	require.TestingT
+	Helper()
+}
 
 // Situation is a document and what it is an example of; the name is that of its
 // golden files.
@@ -35,7 +40,7 @@ const Hour int64 = 3_600_000_000
 func ID[I ~[16]byte](n byte) I { return I{1, 0x9c, 0, 0, 0, 0, 0x70, 0, 0x80, 0, 0, 0, 0, 0, 0, n} }
 
 // Named returns the situation of a name.
-func Named(t testing.TB, name string) billing.Invoice {
+func Named(t T, name string) billing.Invoice {
 	t.Helper()
 	for _, s := range All(t) {
 		if s.Name == name {
@@ -47,7 +52,7 @@ func Named(t testing.TB, name string) billing.Invoice {
 }
 
 // All returns every situation.
-func All(t testing.TB) []Situation {
+func All(t T) []Situation {
 	t.Helper()
 	out := append(usage(t), settled(t)...)
 	out = append(out, corrections(t)...)
@@ -56,13 +61,13 @@ func All(t testing.TB) []Situation {
 
 // maker builds one document.
 type maker struct {
-	t testing.TB
+	t T
 	v billing.Invoice
 	n byte // of the next resource
 }
 
 // month begins a German usage invoice of November 2026.
-func month(t testing.TB, currency string) *maker {
+func month(t T, currency string) *maker {
 	c := money.MustCurrency(currency)
 	return &maker{t: t, v: billing.Invoice{
 		ID: ID[id.Invoice](1), Kind: billing.UsageInvoice, Issuer: "main", Locale: "en", Org: ID[id.Org](1), State: billing.Draft,

@@ -3,7 +3,6 @@ package situations
 import (
 	"fmt"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/tranche-cloud/tranche/billing"
@@ -17,7 +16,7 @@ const (
 )
 
 // usage is what rating alone makes.
-func usage(t testing.TB) []Situation {
+func usage(t T) []Situation {
 	plain := month(t, "EUR").
 		line(simulated(gpu("mig")), "0.49", Use{"train-a", 5_400*second + 1}, Use{"train-b", 7 * second}).
 		line(gpu("h100-whole"), "2.49", Use{"serve", 31 * Hour})
@@ -80,7 +79,7 @@ func (m *maker) preview() billing.Invoice {
 }
 
 // many is a German document of several pages with long names.
-func many(t testing.TB) billing.Invoice {
+func many(t T) billing.Invoice {
 	m := month(t, "EUR")
 	m.v.Locale = "de"
 	for i := range 45 {
