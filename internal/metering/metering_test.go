@@ -55,7 +55,7 @@ func TestWhenAMeterRuns(t *testing.T) {
 		{metering.StopRelease, []metering.Change{closed(metering.GPU, 100, "tenant"), closed(metering.GPURetained, 100, "tenant")}},
 		{metering.StopRetain, []metering.Change{closed(metering.GPU, 100, "tenant"), open(metering.GPURetained, 100)}},
 		{metering.DeleteAccepted, []metering.Change{closed(metering.GPU, 100, "tenant"), closed(metering.GPURetained, 100, "tenant")}},
-		{metering.ResizeProven, []metering.Change{{Meter: metering.GPU, Close: true, Open: true, At: sec(100), Party: "tenant"}}},
+		{metering.ResizeProven, []metering.Change{{Meter: metering.GPU, Close: true, Open: true, KeepStart: true, At: sec(100), Party: "tenant"}}},
 		{metering.Rebooted, []metering.Change{{Meter: metering.GPU, Close: true, Open: true, KeepStart: true, At: sec(100), Party: "tenant"}}},
 		{metering.OurFault, []metering.Change{closed(metering.GPU, 80, "operator"), closed(metering.GPURetained, 80, "operator")}},
 		{metering.Silence, []metering.Change{closed(metering.GPU, 80, "operator"), closed(metering.GPURetained, 80, "operator")}},

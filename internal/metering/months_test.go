@@ -45,6 +45,7 @@ func TestWithoutOfOpenIntervals(t *testing.T) {
 	require.Equal(t, []metering.Interval{span(0, 5)}, metering.Without(open, []metering.Interval{metering.Between(sec(5), time.Time{})}))
 	require.Equal(t, []metering.Interval{open}, metering.Without(open, nil))
 	require.Equal(t, []metering.Interval{span(2, 5)}, metering.Without(span(0, 5), []metering.Interval{span(-3, 2)}))
+	require.Empty(t, metering.Without(span(0, 5), []metering.Interval{open}))
 }
 
 func TestAStartHasOneNameInAnyOrder(t *testing.T) {
@@ -76,7 +77,7 @@ func TestRowsOfWhenAMeterRuns(t *testing.T) {
 	})
 	t.Run("a resize moves at the proof of the new shape, a failed one moves nothing", func(t *testing.T) {
 		c := change(metering.ResizeProven, metering.Facts{At: sec(9)})
-		require.True(t, c.Close && c.Open && !c.KeepStart && c.At.Equal(sec(9)))
+		require.True(t, c.Close && c.Open && c.KeepStart && c.At.Equal(sec(9)))
 		failed, _ := metering.Changes(metering.ResizeFailed, metering.Facts{At: sec(9)})
 		require.Empty(t, failed)
 	})

@@ -74,7 +74,7 @@ var rules = map[Event][]rule{
 	StopRelease:        {{meter: GPU, closes: true, party: "tenant", when: at}, {meter: GPURetained, closes: true, party: "tenant", when: at}},
 	StopRetain:         {{meter: GPU, closes: true, party: "tenant", when: at}, {meter: GPURetained, opens: true, when: at}},
 	DeleteAccepted:     {{meter: GPU, closes: true, party: "tenant", when: at}, {meter: GPURetained, closes: true, party: "tenant", when: at}},
-	ResizeProven:       {{meter: GPU, closes: true, opens: true, party: "tenant", when: at}},
+	ResizeProven:       {{meter: GPU, closes: true, opens: true, keepStart: true, party: "tenant", when: at}},
 	Rebooted:           {{meter: GPU, closes: true, opens: true, keepStart: true, party: "tenant", when: at}},
 	OurFault:           {{meter: GPU, closes: true, party: "operator", when: symptomOrProof}, {meter: GPURetained, closes: true, party: "operator", when: symptomOrProof}},
 	Silence:            {{meter: GPU, closes: true, party: "operator", when: lastProof}, {meter: GPURetained, closes: true, party: "operator", when: lastProof}},

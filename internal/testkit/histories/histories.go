@@ -58,6 +58,7 @@ type Customer struct {
 	Projects  []id.Project
 	SKUs      []billing.SKU
 	Book      billing.Book
+	Terms     billing.Terms // agreed beside the book; New agrees nothing
 	Instances []Instance
 	Truths    []Truth
 	Down      []Truth // the platform was down: never charged

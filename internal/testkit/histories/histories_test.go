@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/big"
 	"math/rand/v2"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -154,4 +155,47 @@ func (f *figures) bound(c *histories.Customer, exact *big.Rat, net int64, lines 
 	if diff.Cmp(&f.worst) > 0 {
 		f.worst.Set(diff)
 	}
+}
+
+// TestHistoriesUnderTerms does the same for customers with contracts: every line is
+// compared with time cut into pieces and rated by hand.
+func TestHistoriesUnderTerms(t *testing.T) {
+	first := *seed
+	if first == 0 {
+		first = uint64(time.Now().Unix() / 86400)
+	}
+	const most = 4
+	var customers, lines, wrong, lives atomic.Int64
+	var next atomic.Uint64
+	var wg sync.WaitGroup
+	began := time.Now()
+	for range 2 {
+		wg.Go(func() {
+			for lives.Load() < int64(*count)/4 && !t.Failed() {
+				c := histories.WithTerms(first+next.Add(1), most)
+				usage := c.Record()
+				customers.Add(1)
+				lives.Add(int64(len(c.Instances)))
+				for _, month := range c.Months {
+					res, err := rating.Rate(rating.Inputs{
+						Period: month, At: month.To, Currency: c.Currency, Books: map[id.PriceBook]billing.Book{c.Book.ID: c.Book},
+						Usage: disordered(rand.New(rand.NewPCG(c.Seed, 2)), usage, month), Terms: c.Terms,
+					})
+					if err != nil {
+						t.Errorf("seed %d, %s: %v", c.Seed, metering.PeriodOf(month.From), err)
+						return
+					}
+					lines.Add(int64(len(res.Lines)))
+					if got, want := histories.Grouped(res.Lines), c.OwedUnder(month); !reflect.DeepEqual(want, got) {
+						wrong.Add(1)
+						t.Errorf("seed %d, %s:\nowed   %v\nbilled %v\nterms %+v", c.Seed, metering.PeriodOf(month.From), want, got, c.Terms)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	fmt.Printf("oracle under terms: seed %d: %d histories of %d customers, %d lines in %s: %d invoices wrong\n",
+		first, lives.Load(), customers.Load(), lines.Load(), time.Since(began).Round(time.Millisecond), wrong.Load())
+	require.Zero(t, wrong.Load())
 }

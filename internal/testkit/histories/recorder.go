@@ -139,6 +139,12 @@ func (c *Customer) usage(instance int, pieces []piece) []rating.Usage {
 	var out []rating.Usage
 	seq := map[metering.Meter]int64{}
 	inst := c.Instances[instance]
+	started := map[int]int64{}
+	for _, p := range pieces { // in order of time
+		if _, ok := started[p.start]; !ok {
+			started[p.start] = p.from
+		}
+	}
 	for _, p := range pieces {
 		if p.to == 0 {
 			p.to = c.Months[len(c.Months)-1].To.UnixMicro()
@@ -156,7 +162,7 @@ func (c *Customer) usage(instance int, pieces []piece) []rating.Usage {
 					Seq: seq[p.meter], Run: p.run, Units: 1, During: during,
 				},
 				SubjectName: inst.Name, ProjectName: "p", SKU: c.SKUs[p.sku], Book: c.Book.ID, Lock: c.lock(inst, p.sku, p.meter),
-				Pricing: billing.OnDemand,
+				Pricing: billing.OnDemand, Region: Region, Started: instant(started[p.start]),
 			})
 		}
 	}
