@@ -20,7 +20,7 @@ import (
 
 // Engine names this version of the arithmetic. It is stored with every document;
 // a change that could alter a line takes a new name and keeps the old one.
-const Engine = "1"
+const Engine = "2"
 
 // Usage is a segment with all that prices it, as recorded with the segment.
 type Usage struct {
@@ -75,7 +75,7 @@ type PromoUse struct {
 }
 
 // engines are all versions of the arithmetic by name. A closed invoice names its own.
-var engines = map[string]func(Inputs) (Result, error){"1": firstRate}
+var engines = map[string]func(Inputs) (Result, error){"1": firstRate, Engine: Rate}
 
 // RateWith is Rate by the named engine. It fails with fault.Internal for a name
 // that this build does not know.
@@ -86,9 +86,3 @@ func RateWith(engine string, in Inputs) (Result, error) {
 	}
 	return rate(in)
 }
-
-// Rate makes the lines: usage with one billing.LineKey is summed exactly and
-// rounded once. Duplicates of a segment count once. It fails with fault.Internal
-// for usage that cannot be priced, that overlaps, or of which two versions are
-// given; with money.ErrRange for a line beyond 64 bits of minor units.
-func Rate(in Inputs) (Result, error) { return firstRate(in) }

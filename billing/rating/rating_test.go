@@ -326,7 +326,7 @@ func TestInputsAreRecorded(t *testing.T) {
 	w := newWorld(t)
 	u := w.usage(1, whole, start, start.Add(time.Hour))
 	a, _ := w.rate(t, w.inputs(u))
-	require.True(t, strings.HasPrefix(a.Document, "engine 1\nperiod "))
+	require.True(t, strings.HasPrefix(a.Document, "engine 2\nperiod "))
 	require.Contains(t, a.Document, "2.49")
 	b, _ := w.rate(t, w.inputs(u))
 	require.Equal(t, a.DocumentHash, b.DocumentHash)

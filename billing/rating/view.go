@@ -5,15 +5,15 @@ import (
 	"fmt"
 	"math/big"
 	"slices"
+	"time"
 
-	"github.com/tranche-cloud/tranche/billing"
 	"github.com/tranche-cloud/tranche/internal/fault"
 	"github.com/tranche-cloud/tranche/internal/metering"
 	"github.com/tranche-cloud/tranche/internal/money"
 )
 
-// Cost is the exact money of all usage of the inputs: nothing is rounded. It fails
-// like Rate.
+// Cost is the exact money of all usage of the inputs' period: nothing is rounded. It
+// fails like Views.
 func Cost(in Inputs) (money.Exact, error) {
 	total := money.ZeroExact(in.Currency)
 	views, err := Views(in, []metering.Interval{in.Period}, func(Usage) string { return "" })
@@ -44,49 +44,129 @@ type View struct {
 // would otherwise be as large as the product of the three.
 const MaxViews = 100_000
 
-// Views sums usage by bucket and group. Buckets are ordered and disjoint; usage
-// outside of them does not count, and neither does In.Period. Quantities of
-// different units are never added: such a group has one view a unit. Views without
-// usage are left out; the rest is ordered by bucket, group, unit. It fails like Rate, and with fault.Invalid
-// for more than MaxViews.
+// Hidden is the group of usage that counts in pools and is not shown: what others of
+// the organization used.
+const Hidden = "\x00hidden"
+
+// Views sums usage by bucket and group: components 1 to 3, covered usage at no
+// price, exact. Buckets are ordered and disjoint; usage outside of them does not
+// count, and neither does In.Period. Reservations, free quotas and tiers belong to
+// an organization and a calendar month, so with any of them the inputs hold all
+// usage of the organization from the first instant of the first bucket's month; a
+// group of Hidden keeps out what is not to be shown. Quantities of different units
+// are never added: such a group has one view a unit. Views without usage are left
+// out; the rest is ordered by bucket, group, unit. It fails like Rate, and with
+// fault.Invalid for more than MaxViews.
 func Views(in Inputs, buckets []metering.Interval, group func(Usage) string) ([]View, error) {
 	if len(buckets) == 0 {
 		return nil, nil
 	}
-	in.Period = metering.Interval{From: buckets[0].From, To: buckets[len(buckets)-1].To}
-	usage, err := firstDistinct(in.Usage)
+	first, last := monthOf(buckets[0].From.UnixMicro()), monthOf(buckets[len(buckets)-1].To.UnixMicro()-1)
+	e, err := newEngine(&in, metering.Between(time.UnixMicro(first[0]), time.UnixMicro(last[1])))
 	if err != nil {
 		return nil, err
 	}
-	charges, err := firstCharges(in, usage)
-	if err != nil {
+	s := &viewer{buckets: buckets, group: group, sums: map[viewKey]*viewSum{}}
+	if err := e.run(s.add); err != nil {
 		return nil, err
 	}
-	factor, err := billing.Factor(in.Discounts)
-	if err != nil {
-		return nil, err
+	return s.telescoped(in.Currency)
+}
+
+type viewKey struct {
+	bucket      int
+	group, unit string
+}
+
+// viewSum is a view in the making: quantities by the rate that prices them.
+type viewSum struct {
+	quantity quantity
+	parts    []viewPart
+	divisor  int64
+}
+
+type viewPart struct {
+	rate     *rate
+	tier     int
+	quantity quantity
+	packages int64
+}
+
+type viewer struct {
+	buckets []metering.Interval
+	group   func(Usage) string
+	sums    map[viewKey]*viewSum
+	lastOf  *Usage // the usage whose group is known
+	name    string
+}
+
+func (v *viewer) add(c charge) error {
+	if c.u != v.lastOf {
+		v.lastOf, v.name = c.u, v.group(*c.u)
 	}
-	views := map[viewKey]*View{}
-	for _, c := range charges {
-		for i := firstAfter(buckets, c.during); i < len(buckets) && buckets[i].From.Before(c.during.To); i++ {
-			part := c.during.Intersect(buckets[i])
-			k := viewKey{bucket: i, group: group(*c.usage), unit: c.unit.Quantity}
-			v := views[k]
-			if v == nil {
-				if len(views) == MaxViews {
-					return nil, tooManyViews()
-				}
-				v = &View{Bucket: buckets[i], Group: k.group, Unit: k.unit, Quantity: new(big.Int), full: money.ZeroExact(in.Currency)}
-				views[k] = v
+	if v.name == Hidden {
+		return nil
+	}
+	point := c.from == c.to
+	for i := v.firstAfter(c.from); i < len(v.buckets); i++ {
+		from, to := micros(v.buckets[i])
+		if from > c.from && from >= c.to || point && from > c.from {
+			return nil
+		}
+		part := c
+		if !point {
+			part.from, part.to = max(c.from, from), min(c.to, to)
+		}
+		k := viewKey{bucket: i, group: v.name, unit: c.class.unit.Quantity}
+		s := v.sums[k]
+		if s == nil {
+			if len(v.sums) == MaxViews {
+				return tooManyViews()
 			}
-			quantity := metering.Quantity(c.usage.Units, part)
-			v.Quantity.Add(v.Quantity, quantity)
-			if v.full, err = v.full.Add(c.price.Times(quantity, c.unit.Divisor).Scale(factor)); err != nil {
-				return nil, err
-			}
+			s = &viewSum{divisor: c.class.unit.Divisor}
+			v.sums[k] = s
+		}
+		s.add(part)
+		if point {
+			return nil
 		}
 	}
-	return telescoped(views)
+	return nil
+}
+
+func (s *viewSum) add(c charge) {
+	q := quantity{}
+	if c.packages == 0 {
+		q = c.quantity()
+	}
+	s.quantity = s.quantity.add(q)
+	if c.rate == nil {
+		return
+	}
+	for i := len(s.parts) - 1; i >= 0; i-- {
+		if p := &s.parts[i]; p.rate == c.rate && p.tier == c.tier {
+			p.quantity, p.packages = p.quantity.add(q), p.packages+c.packages
+			return
+		}
+	}
+	s.parts = append(s.parts, viewPart{rate: c.rate, tier: c.tier, quantity: q, packages: c.packages})
+}
+
+// exact is the money of the view: each price times its quantity.
+func (s *viewSum) exact() *big.Rat {
+	sum := new(big.Rat)
+	divisor := new(big.Int).Mul(pico, big.NewInt(s.divisor))
+	for _, p := range s.parts {
+		price := p.rate.price(p.tier).Pico()
+		money := new(big.Rat)
+		if p.rate.packaged() {
+			money.SetFrac(price.Mul(price, big.NewInt(p.packages)), pico)
+		} else {
+			money.SetFrac(price.Mul(price, p.quantity.big()), divisor)
+		}
+		sum.Add(sum, money.Mul(money, p.rate.factor))
+	}
+	return sum
 }
 
 func tooManyViews() error {
@@ -95,15 +175,10 @@ func tooManyViews() error {
 		With(fault.Field{Pointer: "bucket", Code: "range", Detail: "too many items"})
 }
 
-type viewKey struct {
-	bucket      int
-	group, unit string
-}
-
-// firstAfter returns the index of the first bucket that ends after during begins.
-func firstAfter(buckets []metering.Interval, during metering.Interval) int {
-	i, _ := slices.BinarySearchFunc(buckets, during, func(b, d metering.Interval) int {
-		if b.To.After(d.From) {
+// firstAfter returns the index of the first bucket that ends after an instant.
+func (v *viewer) firstAfter(at int64) int {
+	i, _ := slices.BinarySearchFunc(v.buckets, at, func(b metering.Interval, at int64) int {
+		if b.To.UnixMicro() > at {
 			return 1
 		}
 		return -1
@@ -112,9 +187,9 @@ func firstAfter(buckets []metering.Interval, during metering.Interval) int {
 }
 
 // telescoped orders the views and gives each the growth of its group's shown total.
-func telescoped(views map[viewKey]*View) ([]View, error) {
-	keys := make([]viewKey, 0, len(views))
-	for k := range views {
+func (v *viewer) telescoped(c money.Currency) ([]View, error) {
+	keys := make([]viewKey, 0, len(v.sums))
+	for k := range v.sums {
 		keys = append(keys, k)
 	}
 	slices.SortFunc(keys, func(a, b viewKey) int {
@@ -123,20 +198,21 @@ func telescoped(views map[viewKey]*View) ([]View, error) {
 	running := map[viewKey]money.Exact{} // by group and unit
 	out := make([]View, 0, len(keys))
 	for _, k := range keys {
-		v, series := *views[k], viewKey{group: k.group, unit: k.unit}
+		s, series := v.sums[k], viewKey{group: k.group, unit: k.unit}
+		view := View{Bucket: v.buckets[k.bucket], Group: k.group, Unit: k.unit, Quantity: s.quantity.big(), full: money.NewExact(s.exact(), c)}
 		before, ok := running[series]
 		if !ok {
-			before = money.ZeroExact(v.full.Currency())
+			before = money.ZeroExact(c)
 		}
-		after, err := before.Add(v.full)
+		after, err := before.Add(view.full)
 		if err != nil {
 			return nil, err
 		}
 		running[series] = after
-		if v.Exact, err = after.Truncated().Sub(before.Truncated()); err != nil {
+		if view.Exact, err = after.Truncated().Sub(before.Truncated()); err != nil {
 			return nil, err
 		}
-		out = append(out, v)
+		out = append(out, view)
 	}
 	return out, nil
 }
