@@ -23,6 +23,9 @@ type SKU struct {
 	IsolationHost string // single_org_host, vm, sandboxed, shared_kernel
 }
 
+// FamilyOf names the family of a GPU model in a mode.
+func FamilyOf(model, mode string) string { return model + "/" + mode }
+
 // PricingKind is how the price of usage came about.
 type PricingKind string
 

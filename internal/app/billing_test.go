@@ -114,7 +114,7 @@ func TestPriceBooks(t *testing.T) {
 	ctx := t.Context()
 	require.True(t, b.book.Default, "the first of its currency")
 	require.Len(t, b.book.Versions, 1)
-	require.Equal(t, []app.OfferPrice{{Offer: slice, PerHour: "0.49"}}, b.book.Versions[0].Prices)
+	require.Equal(t, []app.OfferPrice{{Offer: slice, Meter: metering.GPU, PerHour: "0.49"}}, b.book.Versions[0].Prices)
 	require.False(t, b.book.Versions[0].EffectiveFrom.Before(november))
 
 	late := b.tenant(t, "late", quota.Limits{})

@@ -141,7 +141,9 @@ func (a *App) offered(ctx context.Context, t *store.OrgTx, offerID string) (stor
 	return found[0], simulated, err
 }
 
-func whyNotOffered(ctx context.Context, t *store.OrgTx, offerID string) error {
+func whyNotOffered(ctx context.Context, t interface {
+	OfferEnabled(context.Context, string) (bool, error)
+}, offerID string) error {
 	exists, err := t.OfferEnabled(ctx, offerID)
 	if err != nil {
 		return err

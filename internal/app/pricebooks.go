@@ -1,7 +1,6 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,13 +14,6 @@ import (
 	"github.com/tranche-cloud/tranche/internal/money"
 	"github.com/tranche-cloud/tranche/internal/store"
 )
-
-// OfferPrice is the price of an offer per hour, as a decimal of at most 12 places
-// in the currency of its book.
-type OfferPrice struct {
-	Offer   string
-	PerHour string
-}
 
 // NewPrices asks for a version of a price book; a zero EffectiveFrom is the
 // earliest instant allowed.
@@ -132,13 +124,124 @@ func (a *App) ListPriceBooks(ctx context.Context, _ Caller, p Page) (List[PriceB
 	return paged(items, p.Size, func(b PriceBook) string { return b.ID.String() }), err
 }
 
+// BookChange gives an organization a price book from an instant on; a zero From is
+// the earliest allowed.
+type BookChange struct {
+	Book id.PriceBook
+	From time.Time
+}
+
+// AssignPriceBook gives an organization a book in its currency: its first one from
+// now on at the earliest, any other from the first instant of a calendar month (UTC)
+// that is seven days ahead at least, so that no usage spans two books. It fails with
+// resource.not_found, request.invalid, and state.conflict if a later change is
+// announced.
+func (a *App) AssignPriceBook(ctx context.Context, c Caller, o id.Org, in BookChange) (out []store.BookAssignment, err error) {
+	err = a.Store.InSystem(ctx, "assign a price book", func(t *store.SystemTx) error {
+		organization, err := t.Organization(ctx, o)
+		if err != nil {
+			return err
+		}
+		book, err := t.PriceBook(ctx, in.Book)
+		if err != nil {
+			return err
+		}
+		if book.Currency != organization.Currency {
+			return refused("/price_book", "rule", fmt.Sprintf("The price book is in %s, the organization pays in %s.", book.Currency, organization.Currency))
+		}
+		newest, err := t.LockBookAssignments(ctx, o)
+		if err != nil {
+			return err
+		}
+		now, err := t.BusinessNow(ctx)
+		if err != nil {
+			return err
+		}
+		from, err := changeOfBook(in.From, newest, now)
+		if err != nil {
+			return err
+		}
+		if err := t.AssignPriceBook(ctx, o, in.Book, from); err != nil {
+			return err
+		}
+		if out, err = t.BookAssignments(ctx, o); err != nil {
+			return err
+		}
+		return t.Audit(ctx, c.audit(o, "price_book.assign", in.Book.String()))
+	})
+	return out, err
+}
+
+// changeOfBook decides when a book is assigned; newest is when the newest assignment
+// begins, zero for none.
+func changeOfBook(from, newest, now time.Time) (time.Time, error) {
+	from = metering.Instant(from)
+	if newest.IsZero() {
+		if from.IsZero() {
+			return now, nil
+		}
+		if from.Before(now) {
+			return from, refused("/from", "range", "The price book would be assigned in the past.")
+		}
+		return from, nil
+	}
+	earliest := now.Add(billing.Notice)
+	if from.IsZero() {
+		from = monthFrom(earliest)
+	}
+	switch {
+	case from.Before(earliest):
+		return from, refused("/from", "range", fmt.Sprintf("The price book would change before %s.", earliest.Format(time.RFC3339))).
+			Suggest("Prices change seven days ahead; leave from out for the earliest instant.")
+	case !from.Equal(monthFrom(from)):
+		return from, refused("/from", "rule", "The price book of an organization changes at the first instant of a calendar month.").
+			Suggest("Choose the first day of a month, 00:00 UTC.")
+	case !from.After(newest):
+		return from, fault.New(fault.Conflict, "state.conflict", "A change of the price book is announced for that instant or later.").
+			Suggest("Choose a later month.")
+	}
+	return from, nil
+}
+
+// monthFrom is the first instant of a calendar month at an instant or after it.
+func monthFrom(t time.Time) time.Time {
+	t = t.UTC()
+	first := time.Date(t.Year(), t.Month(), 1, 0, 0, 0, 0, time.UTC)
+	if first.Before(t) {
+		first = first.AddDate(0, 1, 0)
+	}
+	return first
+}
+
+// ListBookAssignments lists the price books of an organization in order of time: the
+// caller's own, or any for an operator. It fails with resource.not_found.
+func (a *App) ListBookAssignments(ctx context.Context, c Caller, o id.Org) (out []store.BookAssignment, err error) {
+	err = a.agreed(ctx, c, o, "list the price books of an organization", func(t agreements) error {
+		if _, err := t.Organization(ctx, o); err != nil {
+			return err
+		}
+		out, err = t.BookAssignments(ctx, o)
+		return err
+	})
+	return out, err
+}
+
 // publish adds a version to a book by the rules of billing.Book.
 func publish(ctx context.Context, t *store.SystemTx, c Caller, book billing.Book, in NewPrices, at time.Time) error {
-	prices, err := pricesBySKU(ctx, t, book.Currency, in.Prices)
+	prices, err := readPrices(ctx, t, book.Currency, in.Prices, "/prices")
 	if err != nil {
 		return err
 	}
-	v := billing.Version{ID: id.New[id.PriceVersion](), EffectiveFrom: in.EffectiveFrom, Prices: prices}
+	v := billing.Version{
+		ID: id.New[id.PriceVersion](), EffectiveFrom: in.EffectiveFrom,
+		Prices: map[billing.PriceKey]money.Price{}, Tiers: map[billing.PriceKey]billing.Tiers{},
+	}
+	for _, p := range prices {
+		v.Prices[p.key] = p.price
+		if p.tiers.Kind != billing.Flat {
+			v.Tiers[p.key] = p.tiers
+		}
+	}
 	next, err := book.Publish(v, at)
 	if err != nil {
 		return err
@@ -147,43 +250,6 @@ func publish(ctx context.Context, t *store.SystemTx, c Caller, book billing.Book
 		return err
 	}
 	return t.Audit(ctx, c.audit(id.Org{}, "price_version.create", v.ID.String()))
-}
-
-// pricesBySKU turns prices of offers into prices of what the offers sell.
-func pricesBySKU(ctx context.Context, t *store.SystemTx, currency money.Currency, in []OfferPrice) (map[billing.PriceKey]money.Price, error) {
-	offers := make([]string, 0, len(in))
-	for _, p := range in {
-		offers = append(offers, p.Offer)
-	}
-	skus, err := t.SKUsOfOffers(ctx, offers)
-	if err != nil {
-		return nil, err
-	}
-	out := map[billing.PriceKey]money.Price{}
-	seen := map[string]bool{}
-	for i, p := range in {
-		sku, ok := skus[p.Offer]
-		if !ok {
-			return nil, fault.New(fault.Unprocessable, "offer.unknown", fmt.Sprintf("There is no offer %.64q.", p.Offer)).
-				Suggest("Make the offer first, then price it.").
-				With(fault.Field{Pointer: fmt.Sprintf("/prices/%d/offer", i), Code: "unknown", Detail: "no such offer"})
-		}
-		price, err := money.ParsePrice(p.PerHour, currency)
-		if err != nil {
-			return nil, badPrice(i, "price_per_hour", "The price is not a decimal with at most 12 places.").Because(err)
-		}
-		key := billing.PriceKey{SKU: sku, Meter: metering.GPU}
-		if before, twice := out[key]; seen[p.Offer] || twice && before != price {
-			return nil, badPrice(i, "offer", "The offer is priced twice, or another offer of the same shape has another price.")
-		}
-		out[key], seen[p.Offer] = price, true
-	}
-	return out, nil
-}
-
-func badPrice(i int, field, detail string) *fault.Error {
-	return fault.New(fault.Invalid, "request.invalid", detail).
-		With(fault.Field{Pointer: fmt.Sprintf("/prices/%d/%s", i, field), Code: "rule", Detail: detail})
 }
 
 func readPriceBook(ctx context.Context, t *store.SystemTx, book id.PriceBook) (PriceBook, error) {
@@ -226,15 +292,4 @@ func presentBooks(ctx context.Context, t *store.SystemTx, books []store.PriceBoo
 		out = append(out, p)
 	}
 	return out, nil
-}
-
-func pricesByOffer(v billing.Version, offers map[[16]byte][]string) []OfferPrice {
-	var out []OfferPrice
-	for key, price := range v.Prices {
-		for _, offer := range offers[key.SKU] {
-			out = append(out, OfferPrice{Offer: offer, PerHour: price.Decimal()})
-		}
-	}
-	slices.SortFunc(out, func(a, b OfferPrice) int { return cmp.Compare(a.Offer, b.Offer) })
-	return out
 }

@@ -21,13 +21,14 @@ var shared = []string{
 	"business_clock", "cells", "gpu_inventories", "gpus", "goose_db_version", "host_desired", "host_liveness",
 	"host_sessions", "host_spools", "hosts", "installations", "invoice_numbers", "invoice_runs", "join_tokens", "liveness_writers",
 	"mode_changes", "observed_slices", "offers", "operator_keys", "outbox", "placement_changes", "pools", "price_books",
-	"price_versions", "prices", "regions", "skus", "ssh_authorities",
+	"price_steps", "price_versions", "prices", "regions", "skus", "spot_prices", "ssh_authorities",
 }
 
 // readable lists the shared tables that a tenant's transaction may read: the
 // catalogue and the clock, nothing about hosts or other tenants.
 var readable = []string{
-	"business_clock", "cells", "installations", "offers", "pools", "price_books", "price_versions", "prices", "regions", "skus",
+	"business_clock", "cells", "installations", "offers", "pools", "price_books", "price_steps", "price_versions", "prices", "regions",
+	"skus", "spot_prices",
 }
 
 // loose lists foreign keys between tenant tables that need no org_id, and why.

@@ -169,14 +169,10 @@ end $$;
 CREATE FUNCTION public.invoices_guard() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
-declare states constant text[] := array['live', 'credited_minor', 'carried_by'];
 begin
   if tg_op = 'UPDATE' and old.status = 'draft' then return new; end if;
   if tg_op = 'DELETE' and old.status = 'draft' then return old; end if;
-  if tg_op = 'UPDATE' and to_jsonb(new) - states = to_jsonb(old) - states
-    and (old.live or not new.live) and new.credited_minor >= old.credited_minor
-    and (old.carried_by is null or new.carried_by = old.carried_by or not exists (select 1 from invoices where id = old.carried_by and live))
-  then return new; end if;
+  if tg_op = 'UPDATE' and to_jsonb(new) - 'live' = to_jsonb(old) - 'live' then return new; end if;
   raise exception 'invoice % is finalized', old.number using errcode = 'restrict_violation', constraint = 'invoices_finalized';
 end $$;
 
@@ -204,17 +200,6 @@ CREATE FUNCTION public.ledger_journal_closed() RETURNS trigger
 begin
   if not exists (select 1 from ledger_journals where id = new.journal_id and xmin = pg_current_xact_id()::xid) then
     raise exception 'journal % is closed', new.journal_id using errcode = 'restrict_violation', constraint = 'ledger_journal_closed';
-  end if;
-  return new;
-end $$;
-
-CREATE FUNCTION public.ledger_month_open() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'public', 'pg_temp'
-    AS $$
-begin
-  if new.effective_on <= (select closed_through from ledger_books for share) then
-    raise exception 'the month of % is closed', new.effective_on using errcode = 'restrict_violation', constraint = 'ledger_month_open';
   end if;
   return new;
 end $$;
@@ -624,40 +609,6 @@ CREATE TABLE public.billing_holds (
 
 ALTER TABLE ONLY public.billing_holds FORCE ROW LEVEL SECURITY;
 
-CREATE TABLE public.budget_alerts (
-    org_id uuid NOT NULL,
-    budget_id uuid NOT NULL,
-    period text NOT NULL,
-    threshold integer NOT NULL,
-    spent_minor bigint NOT NULL,
-    at timestamp with time zone NOT NULL
-);
-
-ALTER TABLE ONLY public.budget_alerts FORCE ROW LEVEL SECURITY;
-
-CREATE TABLE public.budgets (
-    org_id uuid NOT NULL,
-    id uuid NOT NULL,
-    name text DEFAULT ''::text NOT NULL,
-    scope text NOT NULL,
-    project_id uuid,
-    key_id uuid,
-    amount_minor bigint NOT NULL,
-    currency text NOT NULL,
-    thresholds integer[] NOT NULL,
-    hard boolean DEFAULT false NOT NULL,
-    period text DEFAULT ''::text NOT NULL,
-    spent_minor bigint DEFAULT 0 NOT NULL,
-    checked_at timestamp with time zone,
-    created_by text DEFAULT ''::text NOT NULL,
-    created_at timestamp with time zone NOT NULL,
-    CONSTRAINT budgets_amount CHECK ((amount_minor > 0)),
-    CONSTRAINT budgets_scope CHECK ((scope = ANY (ARRAY['organization'::text, 'project'::text, 'key'::text]))),
-    CONSTRAINT budgets_subject CHECK ((((scope = 'project'::text) = (project_id IS NOT NULL)) AND ((scope = 'key'::text) = (key_id IS NOT NULL))))
-);
-
-ALTER TABLE ONLY public.budgets FORCE ROW LEVEL SECURITY;
-
 CREATE TABLE public.business_clock (
     one boolean DEFAULT true NOT NULL,
     scale integer DEFAULT 1 NOT NULL,
@@ -792,82 +743,6 @@ CREATE TABLE public.contracts (
 
 ALTER TABLE ONLY public.contracts FORCE ROW LEVEL SECURITY;
 
-CREATE TABLE public.coupon_uses (
-    org_id uuid NOT NULL,
-    code text NOT NULL,
-    grant_id uuid NOT NULL,
-    at timestamp with time zone NOT NULL
-);
-
-ALTER TABLE ONLY public.coupon_uses FORCE ROW LEVEL SECURITY;
-
-CREATE TABLE public.coupons (
-    code text NOT NULL,
-    name text NOT NULL,
-    amount_minor bigint NOT NULL,
-    currency text NOT NULL,
-    priority integer DEFAULT 0 NOT NULL,
-    valid_until timestamp with time zone,
-    grant_days integer,
-    max_uses integer NOT NULL,
-    uses integer DEFAULT 0 NOT NULL,
-    created_by text NOT NULL,
-    created_at timestamp with time zone NOT NULL,
-    CONSTRAINT coupons_amount CHECK ((amount_minor > 0)),
-    CONSTRAINT coupons_code CHECK ((code ~ '^[A-Z0-9-]{4,40}$'::text)),
-    CONSTRAINT coupons_max_uses CHECK ((max_uses > 0)),
-    CONSTRAINT coupons_used_up CHECK (((uses >= 0) AND (uses <= max_uses)))
-);
-
-CREATE TABLE public.credit_grants (
-    org_id uuid NOT NULL,
-    id uuid NOT NULL,
-    kind text NOT NULL,
-    name text NOT NULL,
-    priority integer NOT NULL,
-    expires_at timestamp with time zone,
-    scope jsonb DEFAULT '{}'::jsonb NOT NULL,
-    amount_minor bigint NOT NULL,
-    tax_minor bigint DEFAULT 0 NOT NULL,
-    remaining_minor bigint NOT NULL,
-    currency text NOT NULL,
-    source_id uuid NOT NULL,
-    lapsed_at timestamp with time zone,
-    created_by text DEFAULT ''::text NOT NULL,
-    created_at timestamp with time zone NOT NULL,
-    CONSTRAINT credit_grants_amount CHECK ((amount_minor > 0)),
-    CONSTRAINT credit_grants_kind CHECK ((kind = ANY (ARRAY['promo'::text, 'prepaid'::text]))),
-    CONSTRAINT credit_grants_remaining CHECK (((remaining_minor >= 0) AND (remaining_minor <= amount_minor))),
-    CONSTRAINT credit_grants_tax CHECK (((tax_minor >= 0) AND (tax_minor <= amount_minor)))
-);
-
-ALTER TABLE ONLY public.credit_grants FORCE ROW LEVEL SECURITY;
-
-CREATE TABLE public.credit_uses (
-    org_id uuid NOT NULL,
-    id bigint NOT NULL,
-    grant_id uuid NOT NULL,
-    kind text NOT NULL,
-    period text NOT NULL,
-    close_no integer NOT NULL,
-    amount_minor bigint NOT NULL,
-    reason text NOT NULL,
-    at timestamp with time zone NOT NULL,
-    CONSTRAINT credit_uses_amount CHECK ((amount_minor <> 0)),
-    CONSTRAINT credit_uses_reason CHECK ((reason = ANY (ARRAY['burn'::text, 'invoice'::text, 'credit'::text, 'returned'::text, 'expired'::text])))
-);
-
-ALTER TABLE ONLY public.credit_uses FORCE ROW LEVEL SECURITY;
-
-ALTER TABLE public.credit_uses ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
-    SEQUENCE NAME public.credit_uses_id_seq
-    START WITH 1
-    INCREMENT BY 1
-    NO MINVALUE
-    NO MAXVALUE
-    CACHE 1
-);
-
 CREATE TABLE public.discrepancies (
     org_id uuid NOT NULL,
     id uuid NOT NULL,
@@ -943,15 +818,6 @@ CREATE TABLE public.gpu_bindings (
 );
 
 ALTER TABLE ONLY public.gpu_bindings FORCE ROW LEVEL SECURITY;
-
-CREATE TABLE public.gpu_costs (
-    gpu_model text NOT NULL,
-    currency text NOT NULL,
-    effective_from timestamp with time zone NOT NULL,
-    per_hour numeric(24,12) NOT NULL,
-    set_by text DEFAULT ''::text NOT NULL,
-    CONSTRAINT gpu_costs_amount CHECK ((per_hour >= (0)::numeric))
-);
 
 CREATE TABLE public.gpu_inventories (
     hash bytea NOT NULL,
@@ -1129,14 +995,6 @@ CREATE TABLE public.installations (
     CONSTRAINT installations_one CHECK (one)
 );
 
-CREATE TABLE public.instance_keys (
-    org_id uuid NOT NULL,
-    instance_id uuid NOT NULL,
-    key_id uuid NOT NULL
-);
-
-ALTER TABLE ONLY public.instance_keys FORCE ROW LEVEL SECURITY;
-
 CREATE TABLE public.instances (
     org_id uuid NOT NULL,
     id uuid NOT NULL,
@@ -1213,11 +1071,11 @@ CREATE TABLE public.invoice_lines (
     org_id uuid NOT NULL,
     invoice_id uuid NOT NULL,
     line_no integer NOT NULL,
-    project_id uuid,
+    project_id uuid NOT NULL,
     project_name text NOT NULL,
     description text NOT NULL,
     meter text NOT NULL,
-    sku_id uuid,
+    sku_id uuid NOT NULL,
     sku_code text NOT NULL,
     isolation_gpu text NOT NULL,
     isolation_host text NOT NULL,
@@ -1230,20 +1088,7 @@ CREATE TABLE public.invoice_lines (
     divisor numeric(38,0) NOT NULL,
     unit_price numeric(24,12) NOT NULL,
     amount_minor bigint NOT NULL,
-    simulated boolean DEFAULT false NOT NULL,
-    component text DEFAULT 'usage'::text NOT NULL,
-    reference text DEFAULT ''::text NOT NULL,
-    variant text DEFAULT ''::text NOT NULL,
-    packages bigint DEFAULT 0 NOT NULL,
-    priced_unit text DEFAULT ''::text NOT NULL,
-    tax_rate numeric(9,6) DEFAULT 0 NOT NULL,
-    discounts jsonb DEFAULT '[]'::jsonb NOT NULL,
-    exact text DEFAULT ''::text NOT NULL,
-    from_at timestamp with time zone,
-    to_at timestamp with time zone,
-    corrects_invoice uuid,
-    corrects_number text DEFAULT ''::text NOT NULL,
-    corrects_line integer
+    simulated boolean DEFAULT false NOT NULL
 );
 
 ALTER TABLE ONLY public.invoice_lines FORCE ROW LEVEL SECURITY;
@@ -1255,20 +1100,6 @@ CREATE TABLE public.invoice_numbers (
     last integer DEFAULT 0 NOT NULL,
     last_at timestamp with time zone
 );
-
-CREATE TABLE public.invoice_originals (
-    org_id uuid NOT NULL,
-    invoice_id uuid NOT NULL,
-    number text NOT NULL,
-    media_type text NOT NULL,
-    sha256 bytea NOT NULL,
-    body bytea NOT NULL,
-    stored_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    keep_until date NOT NULL,
-    CONSTRAINT invoice_originals_sha256 CHECK ((length(sha256) = 32))
-);
-
-ALTER TABLE ONLY public.invoice_originals FORCE ROW LEVEL SECURITY;
 
 CREATE TABLE public.invoice_run_targets (
     run_id uuid NOT NULL,
@@ -1350,47 +1181,13 @@ CREATE TABLE public.invoices (
     simulated boolean DEFAULT false NOT NULL,
     created_at timestamp with time zone NOT NULL,
     finalized_at timestamp with time zone,
-    issuer text DEFAULT 'default'::text NOT NULL,
-    locale text DEFAULT 'en'::text NOT NULL,
-    tax_point timestamp with time zone,
-    due_on date,
-    corrects uuid,
-    source_id uuid,
-    reason text DEFAULT ''::text NOT NULL,
-    refund text DEFAULT ''::text NOT NULL,
-    notes text[] DEFAULT '{}'::text[] NOT NULL,
-    content_version integer DEFAULT 1 NOT NULL,
-    terms jsonb,
-    as_of_close integer,
-    credited_minor bigint DEFAULT 0 NOT NULL,
-    carried_by uuid,
-    CONSTRAINT invoices_carried CHECK (((carried_by IS NULL) OR (status = 'carried'::text))),
-    CONSTRAINT invoices_credit_note CHECK (((kind = 'credit_note'::text) = (corrects IS NOT NULL))),
-    CONSTRAINT invoices_credited CHECK (((credited_minor >= 0) AND (credited_minor <= GREATEST(total_minor, (0)::bigint)))),
     CONSTRAINT invoices_kind CHECK ((kind = ANY (ARRAY['usage'::text, 'credit_note'::text, 'advance'::text]))),
     CONSTRAINT invoices_numbered CHECK (((status = 'open'::text) = (number IS NOT NULL))),
-    CONSTRAINT invoices_refund CHECK ((refund = ANY (ARRAY[''::text, 'wallet'::text, 'provider'::text, 'none'::text]))),
-    CONSTRAINT invoices_signs CHECK (((kind <> 'credit_note'::text) OR (total_minor <= 0))),
-    CONSTRAINT invoices_status CHECK ((status = ANY (ARRAY['draft'::text, 'open'::text, 'carried'::text]))),
+    CONSTRAINT invoices_status CHECK ((status = ANY (ARRAY['draft'::text, 'open'::text]))),
     CONSTRAINT invoices_total CHECK ((total_minor = (subtotal_minor + tax_minor)))
 );
 
 ALTER TABLE ONLY public.invoices FORCE ROW LEVEL SECURITY;
-
-CREATE TABLE public.issuer_versions (
-    issuer text NOT NULL,
-    effective_from timestamp with time zone NOT NULL,
-    profile jsonb NOT NULL,
-    created_by text NOT NULL,
-    created_at timestamp with time zone NOT NULL
-);
-
-CREATE TABLE public.issuers (
-    slug text NOT NULL,
-    prefix text NOT NULL,
-    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    CONSTRAINT issuers_slug CHECK ((slug ~ '^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$'::text))
-);
 
 CREATE TABLE public.join_tokens (
     id uuid NOT NULL,
@@ -1406,12 +1203,6 @@ CREATE TABLE public.join_tokens (
     expires_at timestamp with time zone NOT NULL,
     revoked_at timestamp with time zone,
     CONSTRAINT join_tokens_max CHECK (((max_hosts >= 1) AND (max_hosts <= 10000)))
-);
-
-CREATE TABLE public.ledger_books (
-    id boolean DEFAULT true NOT NULL,
-    closed_through date DEFAULT '-infinity'::date NOT NULL,
-    CONSTRAINT ledger_books_one CHECK (id)
 );
 
 CREATE TABLE public.ledger_journals (
@@ -1433,7 +1224,6 @@ CREATE TABLE public.ledger_postings (
     account text NOT NULL,
     amount_minor bigint NOT NULL,
     currency text NOT NULL,
-    document_id uuid,
     CONSTRAINT ledger_postings_nonzero_ok CHECK (((amount_minor >= '-9000000000000000'::bigint) AND (amount_minor <= '9000000000000000'::bigint)))
 );
 
@@ -1448,8 +1238,7 @@ CREATE TABLE public.line_subjects (
     quantity numeric(38,0) NOT NULL,
     segment_count bigint NOT NULL,
     amount_minor bigint NOT NULL,
-    hash bytea NOT NULL,
-    subject_kind text DEFAULT 'instance'::text NOT NULL
+    hash bytea NOT NULL
 );
 
 ALTER TABLE ONLY public.line_subjects FORCE ROW LEVEL SECURITY;
@@ -1483,17 +1272,6 @@ CREATE TABLE public.mode_changes (
     CONSTRAINT mode_changes_epoch CHECK (((status <> 'switching'::text) OR (epoch > 0))),
     CONSTRAINT mode_changes_policy CHECK ((policy = ANY (ARRAY['when_empty'::text, 'drain_by'::text]))),
     CONSTRAINT mode_changes_status CHECK ((status = ANY (ARRAY['draining'::text, 'switching'::text, 'succeeded'::text, 'failed'::text, 'cancelled'::text])))
-);
-
-CREATE TABLE public.month_closes (
-    period text NOT NULL,
-    report bytea NOT NULL,
-    journal_csv bytea NOT NULL,
-    sha256 bytea NOT NULL,
-    closed_by text NOT NULL,
-    closed_at timestamp with time zone NOT NULL,
-    CONSTRAINT month_closes_hash CHECK ((length(sha256) = 32)),
-    CONSTRAINT month_closes_period CHECK ((period ~ '^\d{4}-\d{2}$'::text))
 );
 
 CREATE TABLE public.observed_slices (
@@ -1601,19 +1379,12 @@ CREATE TABLE public.organizations (
     generation bigint DEFAULT 1 NOT NULL,
     revision bigint DEFAULT 1 NOT NULL,
     created_at timestamp with time zone NOT NULL,
-    billing_postcode text DEFAULT ''::text NOT NULL,
-    tax_status text DEFAULT 'business'::text NOT NULL,
-    locale text DEFAULT ''::text NOT NULL,
-    issuer text DEFAULT 'default'::text NOT NULL,
-    einvoice boolean DEFAULT false NOT NULL,
-    einvoice_endpoint text DEFAULT ''::text NOT NULL,
     CONSTRAINT organizations_currency CHECK ((currency ~ '^[A-Z]{3}$'::text)),
     CONSTRAINT organizations_quota_gpus CHECK ((quota_gpus >= 0)),
     CONSTRAINT organizations_quota_instances CHECK ((quota_instances >= 0)),
     CONSTRAINT organizations_rate_launch CHECK ((rate_launch > 0)),
     CONSTRAINT organizations_rate_read CHECK ((rate_read > 0)),
-    CONSTRAINT organizations_rate_write CHECK ((rate_write > 0)),
-    CONSTRAINT organizations_tax_status CHECK ((tax_status = ANY (ARRAY['business'::text, 'consumer'::text])))
+    CONSTRAINT organizations_rate_write CHECK ((rate_write > 0))
 );
 
 ALTER TABLE ONLY public.organizations FORCE ROW LEVEL SECURITY;
@@ -1760,23 +1531,6 @@ CREATE TABLE public.payments (
 
 ALTER TABLE ONLY public.payments FORCE ROW LEVEL SECURITY;
 
-CREATE TABLE public.period_funding (
-    org_id uuid NOT NULL,
-    period text NOT NULL,
-    close_no integer NOT NULL,
-    accrued_minor bigint DEFAULT 0 NOT NULL,
-    burned_minor bigint DEFAULT 0 NOT NULL,
-    excess_minor bigint DEFAULT 0 NOT NULL,
-    outage_minor bigint DEFAULT 0 NOT NULL,
-    accrued_rev integer DEFAULT 0 NOT NULL,
-    burned_rev integer DEFAULT 0 NOT NULL,
-    invoice_id uuid,
-    accrued_at timestamp with time zone,
-    CONSTRAINT period_funding_burned CHECK ((burned_minor >= 0))
-);
-
-ALTER TABLE ONLY public.period_funding FORCE ROW LEVEL SECURITY;
-
 CREATE TABLE public.placement_changes (
     id bigint NOT NULL,
     tx xid8 DEFAULT pg_current_xact_id() NOT NULL,
@@ -1861,16 +1615,6 @@ CREATE TABLE public.projects (
 );
 
 ALTER TABLE ONLY public.projects FORCE ROW LEVEL SECURITY;
-
-CREATE TABLE public.promo_holds (
-    org_id uuid NOT NULL,
-    grant_id uuid NOT NULL,
-    period text NOT NULL,
-    amount_minor bigint NOT NULL,
-    CONSTRAINT promo_holds_amount CHECK ((amount_minor > 0))
-);
-
-ALTER TABLE ONLY public.promo_holds FORCE ROW LEVEL SECURITY;
 
 CREATE TABLE public.provider_events (
     provider text NOT NULL,
@@ -2072,44 +1816,6 @@ CREATE TABLE public.statement_lines (
     CONSTRAINT statement_lines_state CHECK ((state = ANY (ARRAY['queued'::text, 'matched'::text, 'returned'::text])))
 );
 
-CREATE TABLE public.tax_id_checks (
-    org_id uuid NOT NULL,
-    id uuid NOT NULL,
-    tax_id text NOT NULL,
-    outcome text NOT NULL,
-    source text NOT NULL,
-    consultation text DEFAULT ''::text NOT NULL,
-    checked_at timestamp with time zone NOT NULL,
-    CONSTRAINT tax_id_checks_outcome CHECK ((outcome = ANY (ARRAY['valid'::text, 'invalid'::text, 'unknown'::text])))
-);
-
-ALTER TABLE ONLY public.tax_id_checks FORCE ROW LEVEL SECURITY;
-
-CREATE TABLE public.tax_tables (
-    issuer text NOT NULL,
-    version integer NOT NULL,
-    document jsonb NOT NULL,
-    created_by text NOT NULL,
-    created_at timestamp with time zone NOT NULL,
-    CONSTRAINT tax_tables_version_positive CHECK ((version > 0))
-);
-
-CREATE TABLE public.top_ups (
-    org_id uuid NOT NULL,
-    id uuid NOT NULL,
-    period text NOT NULL,
-    amount_minor bigint NOT NULL,
-    currency text NOT NULL,
-    status text DEFAULT 'pending'::text NOT NULL,
-    tries integer DEFAULT 0 NOT NULL,
-    created_at timestamp with time zone NOT NULL,
-    ended_at timestamp with time zone,
-    CONSTRAINT top_ups_amount CHECK ((amount_minor > 0)),
-    CONSTRAINT top_ups_status CHECK ((status = ANY (ARRAY['pending'::text, 'ordered'::text, 'done'::text, 'failed'::text])))
-);
-
-ALTER TABLE ONLY public.top_ups FORCE ROW LEVEL SECURITY;
-
 CREATE TABLE public.usage_checkpoints (
     org_id uuid NOT NULL,
     assignment_id uuid NOT NULL,
@@ -2122,42 +1828,6 @@ CREATE TABLE public.usage_checkpoints (
 );
 
 ALTER TABLE ONLY public.usage_checkpoints FORCE ROW LEVEL SECURITY;
-
-CREATE TABLE public.wallet_claims (
-    org_id uuid NOT NULL,
-    instance_id uuid NOT NULL,
-    project_id uuid NOT NULL,
-    key_id uuid NOT NULL,
-    amount numeric(24,12) NOT NULL,
-    CONSTRAINT wallet_claims_amount CHECK ((amount >= (0)::numeric))
-);
-
-ALTER TABLE ONLY public.wallet_claims FORCE ROW LEVEL SECURITY;
-
-CREATE TABLE public.wallets (
-    org_id uuid NOT NULL,
-    currency text NOT NULL,
-    mode text DEFAULT 'postpaid'::text NOT NULL,
-    prepaid_minor bigint DEFAULT 0 NOT NULL,
-    promo_minor bigint DEFAULT 0 NOT NULL,
-    promo_held_minor bigint DEFAULT 0 NOT NULL,
-    tax_ppm bigint DEFAULT 0 NOT NULL,
-    topup_threshold_minor bigint,
-    topup_amount_minor bigint,
-    topup_monthly_max_minor bigint,
-    ticked_at timestamp with time zone,
-    next_tick_at timestamp with time zone DEFAULT '1970-01-01 00:00:00+00'::timestamp with time zone NOT NULL,
-    exhausted_at timestamp with time zone,
-    revision bigint DEFAULT 1 NOT NULL,
-    CONSTRAINT wallets_mode CHECK ((mode = ANY (ARRAY['postpaid'::text, 'prepaid'::text]))),
-    CONSTRAINT wallets_prepaid_not_negative CHECK ((prepaid_minor >= 0)),
-    CONSTRAINT wallets_promo_not_negative CHECK ((promo_minor >= 0)),
-    CONSTRAINT wallets_tax CHECK (((tax_ppm >= 0) AND (tax_ppm <= 1000000))),
-    CONSTRAINT wallets_topup CHECK ((num_nulls(topup_threshold_minor, topup_amount_minor, topup_monthly_max_minor) = ANY (ARRAY[0, 3]))),
-    CONSTRAINT wallets_topup_amount CHECK ((topup_amount_minor > 0))
-);
-
-ALTER TABLE ONLY public.wallets FORCE ROW LEVEL SECURITY;
 
 ALTER TABLE ONLY public.api_keys
     ADD CONSTRAINT api_keys_id UNIQUE (id);
@@ -2185,15 +1855,6 @@ ALTER TABLE ONLY public.billing_accounts
 
 ALTER TABLE ONLY public.billing_holds
     ADD CONSTRAINT billing_holds_pkey PRIMARY KEY (org_id, invoice_id);
-
-ALTER TABLE ONLY public.budget_alerts
-    ADD CONSTRAINT budget_alerts_pkey PRIMARY KEY (org_id, budget_id, period, threshold);
-
-ALTER TABLE ONLY public.budgets
-    ADD CONSTRAINT budgets_id UNIQUE (id);
-
-ALTER TABLE ONLY public.budgets
-    ADD CONSTRAINT budgets_pkey PRIMARY KEY (org_id, id);
 
 ALTER TABLE ONLY public.business_clock
     ADD CONSTRAINT business_clock_pkey PRIMARY KEY (one);
@@ -2235,24 +1896,6 @@ ALTER TABLE ONLY public.contracts
 ALTER TABLE ONLY public.contracts
     ADD CONSTRAINT contracts_pkey PRIMARY KEY (org_id, id);
 
-ALTER TABLE ONLY public.coupon_uses
-    ADD CONSTRAINT coupon_uses_pkey PRIMARY KEY (org_id, code);
-
-ALTER TABLE ONLY public.coupons
-    ADD CONSTRAINT coupons_pkey PRIMARY KEY (code);
-
-ALTER TABLE ONLY public.credit_grants
-    ADD CONSTRAINT credit_grants_id UNIQUE (id);
-
-ALTER TABLE ONLY public.credit_grants
-    ADD CONSTRAINT credit_grants_pkey PRIMARY KEY (org_id, id);
-
-ALTER TABLE ONLY public.credit_grants
-    ADD CONSTRAINT credit_grants_source UNIQUE (source_id);
-
-ALTER TABLE ONLY public.credit_uses
-    ADD CONSTRAINT credit_uses_pkey PRIMARY KEY (org_id, id);
-
 ALTER TABLE ONLY public.discrepancies
     ADD CONSTRAINT discrepancies_once UNIQUE (org_id, subject_id, meter, during);
 
@@ -2273,9 +1916,6 @@ ALTER TABLE ONLY public.gpu_bindings
 
 ALTER TABLE ONLY public.gpu_bindings
     ADD CONSTRAINT gpu_bindings_pkey PRIMARY KEY (gpu_id);
-
-ALTER TABLE ONLY public.gpu_costs
-    ADD CONSTRAINT gpu_costs_pkey PRIMARY KEY (gpu_model, currency, effective_from);
 
 ALTER TABLE ONLY public.gpu_inventories
     ADD CONSTRAINT gpu_inventories_pkey PRIMARY KEY (hash);
@@ -2322,9 +1962,6 @@ ALTER TABLE ONLY public.idempotency_keys
 ALTER TABLE ONLY public.installations
     ADD CONSTRAINT installations_pkey PRIMARY KEY (one);
 
-ALTER TABLE ONLY public.instance_keys
-    ADD CONSTRAINT instance_keys_pkey PRIMARY KEY (org_id, instance_id);
-
 ALTER TABLE ONLY public.instances
     ADD CONSTRAINT instances_client_token UNIQUE (org_id, client_token);
 
@@ -2345,9 +1982,6 @@ ALTER TABLE ONLY public.invoice_lines
 
 ALTER TABLE ONLY public.invoice_numbers
     ADD CONSTRAINT invoice_numbers_pkey PRIMARY KEY (series, year, kind);
-
-ALTER TABLE ONLY public.invoice_originals
-    ADD CONSTRAINT invoice_originals_once PRIMARY KEY (invoice_id);
 
 ALTER TABLE ONLY public.invoice_run_targets
     ADD CONSTRAINT invoice_run_targets_pkey PRIMARY KEY (run_id, org_id);
@@ -2370,23 +2004,11 @@ ALTER TABLE ONLY public.invoices
 ALTER TABLE ONLY public.invoices
     ADD CONSTRAINT invoices_pkey PRIMARY KEY (org_id, id);
 
-ALTER TABLE ONLY public.issuer_versions
-    ADD CONSTRAINT issuer_versions_start PRIMARY KEY (issuer, effective_from);
-
-ALTER TABLE ONLY public.issuers
-    ADD CONSTRAINT issuers_pkey PRIMARY KEY (slug);
-
-ALTER TABLE ONLY public.issuers
-    ADD CONSTRAINT issuers_prefix UNIQUE (prefix);
-
 ALTER TABLE ONLY public.join_tokens
     ADD CONSTRAINT join_tokens_hash UNIQUE (hash);
 
 ALTER TABLE ONLY public.join_tokens
     ADD CONSTRAINT join_tokens_pkey PRIMARY KEY (id);
-
-ALTER TABLE ONLY public.ledger_books
-    ADD CONSTRAINT ledger_books_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY public.ledger_journals
     ADD CONSTRAINT ledger_journals_id UNIQUE (id);
@@ -2408,9 +2030,6 @@ ALTER TABLE ONLY public.liveness_writers
 
 ALTER TABLE ONLY public.mode_changes
     ADD CONSTRAINT mode_changes_pkey PRIMARY KEY (id);
-
-ALTER TABLE ONLY public.month_closes
-    ADD CONSTRAINT month_closes_pkey PRIMARY KEY (period);
 
 ALTER TABLE ONLY public.observed_slices
     ADD CONSTRAINT observed_slices_pkey PRIMARY KEY (host_id, slice_key);
@@ -2487,9 +2106,6 @@ ALTER TABLE ONLY public.payments
 ALTER TABLE ONLY public.payments
     ADD CONSTRAINT payments_pkey PRIMARY KEY (org_id, id);
 
-ALTER TABLE ONLY public.period_funding
-    ADD CONSTRAINT period_funding_pkey PRIMARY KEY (org_id, period, close_no);
-
 ALTER TABLE ONLY public.placement_changes
     ADD CONSTRAINT placement_changes_pkey PRIMARY KEY (tx, id);
 
@@ -2525,9 +2141,6 @@ ALTER TABLE ONLY public.projects
 
 ALTER TABLE ONLY public.projects
     ADD CONSTRAINT projects_pkey PRIMARY KEY (org_id, id);
-
-ALTER TABLE ONLY public.promo_holds
-    ADD CONSTRAINT promo_holds_pkey PRIMARY KEY (org_id, grant_id, period);
 
 ALTER TABLE ONLY public.provider_events
     ADD CONSTRAINT provider_events_pkey PRIMARY KEY (provider, event_id);
@@ -2586,18 +2199,6 @@ ALTER TABLE ONLY public.statement_lines
 ALTER TABLE ONLY public.statement_lines
     ADD CONSTRAINT statement_lines_pkey PRIMARY KEY (id);
 
-ALTER TABLE ONLY public.tax_id_checks
-    ADD CONSTRAINT tax_id_checks_pkey PRIMARY KEY (org_id, id);
-
-ALTER TABLE ONLY public.tax_tables
-    ADD CONSTRAINT tax_tables_version PRIMARY KEY (issuer, version);
-
-ALTER TABLE ONLY public.top_ups
-    ADD CONSTRAINT top_ups_id UNIQUE (id);
-
-ALTER TABLE ONLY public.top_ups
-    ADD CONSTRAINT top_ups_pkey PRIMARY KEY (org_id, id);
-
 ALTER TABLE ONLY public.usage_checkpoints
     ADD CONSTRAINT usage_checkpoints_pkey PRIMARY KEY (org_id, assignment_id, hour);
 
@@ -2619,12 +2220,6 @@ ALTER TABLE ONLY public.usage_segments
 ALTER TABLE ONLY public.usage_segments
     ADD CONSTRAINT usage_segments_seq UNIQUE (org_id, subject_id, meter, seq);
 
-ALTER TABLE ONLY public.wallet_claims
-    ADD CONSTRAINT wallet_claims_pkey PRIMARY KEY (org_id, instance_id);
-
-ALTER TABLE ONLY public.wallets
-    ADD CONSTRAINT wallets_pkey PRIMARY KEY (org_id);
-
 CREATE INDEX approvals_list ON public.approvals USING btree (id DESC);
 
 CREATE UNIQUE INDEX approvals_one_live ON public.approvals USING btree (kind, body_hash, requested_by) WHERE (state = ANY (ARRAY['pending'::text, 'approved'::text]));
@@ -2642,12 +2237,6 @@ CREATE INDEX claim_cells_by_claim ON public.claim_cells USING btree (claim_id);
 CREATE INDEX claim_slots_by_gpu ON public.claim_slots USING btree (gpu_id);
 
 CREATE INDEX claims_by_host ON public.claims USING btree (host_id);
-
-CREATE INDEX credit_grants_expiry ON public.credit_grants USING btree (expires_at) WHERE ((lapsed_at IS NULL) AND (expires_at IS NOT NULL));
-
-CREATE INDEX credit_uses_by_grant ON public.credit_uses USING btree (org_id, grant_id);
-
-CREATE INDEX credit_uses_period ON public.credit_uses USING btree (org_id, period, close_no, id);
 
 CREATE INDEX discrepancies_list ON public.discrepancies USING btree (id DESC);
 
@@ -2667,8 +2256,6 @@ CREATE INDEX hosts_wake ON public.hosts USING btree (next_wake_at) WHERE (next_w
 
 CREATE INDEX idempotency_keys_age ON public.idempotency_keys USING btree (created_at);
 
-CREATE INDEX instance_keys_key ON public.instance_keys USING btree (org_id, key_id);
-
 CREATE INDEX instances_by_registry_login ON public.instances USING btree (org_id, registry_login_id) WHERE (registry_login_id IS NOT NULL);
 
 CREATE INDEX instances_list ON public.instances USING btree (org_id, project_id, id DESC);
@@ -2685,12 +2272,6 @@ CREATE INDEX interruptions_by_instance ON public.interruptions USING btree (org_
 
 CREATE UNIQUE INDEX interruptions_open ON public.interruptions USING btree (instance_id) WHERE (to_at IS NULL);
 
-CREATE INDEX invoice_lines_advances ON public.invoice_lines USING btree (org_id, reference) WHERE (component = 'advance_deduction'::text);
-
-CREATE INDEX invoice_lines_corrects ON public.invoice_lines USING btree (corrects_invoice) WHERE (corrects_invoice IS NOT NULL);
-
-CREATE INDEX invoice_originals_org ON public.invoice_originals USING btree (org_id, invoice_id);
-
 CREATE INDEX invoice_run_targets_pending ON public.invoice_run_targets USING btree (run_id, attempts, org_id) WHERE (status = 'pending'::text);
 
 CREATE UNIQUE INDEX invoice_runs_one_running ON public.invoice_runs USING btree (period) WHERE (status = 'running'::text);
@@ -2699,17 +2280,7 @@ CREATE INDEX invoice_runs_wake ON public.invoice_runs USING btree (next_wake_at)
 
 CREATE INDEX invoice_write_offs_by_invoice ON public.invoice_write_offs USING btree (org_id, invoice_id);
 
-CREATE UNIQUE INDEX invoices_advance_once ON public.invoices USING btree (org_id, source_id) WHERE ((kind = 'advance'::text) AND live);
-
 CREATE UNIQUE INDEX invoices_billed_once ON public.invoices USING btree (org_id, period, close_no) WHERE (live AND (kind = 'usage'::text));
-
-CREATE INDEX invoices_notes_of ON public.invoices USING btree (corrects) WHERE (corrects IS NOT NULL);
-
-CREATE INDEX invoices_waiting ON public.invoices USING btree (org_id) WHERE ((status = 'carried'::text) AND (carried_by IS NULL) AND live);
-
-CREATE INDEX ledger_journals_day ON public.ledger_journals USING btree (effective_on);
-
-CREATE INDEX ledger_postings_document ON public.ledger_postings USING btree (org_id, document_id) WHERE (document_id IS NOT NULL);
 
 CREATE UNIQUE INDEX mode_changes_open ON public.mode_changes USING btree (gpu_id) WHERE (status = ANY (ARRAY['draining'::text, 'switching'::text]));
 
@@ -2769,10 +2340,6 @@ CREATE UNIQUE INDEX ssh_authorities_current ON public.ssh_authorities USING btre
 
 CREATE INDEX statement_lines_by_state ON public.statement_lines USING btree (state, id);
 
-CREATE INDEX tax_id_checks_latest ON public.tax_id_checks USING btree (org_id, tax_id, checked_at DESC);
-
-CREATE UNIQUE INDEX top_ups_one_open ON public.top_ups USING btree (org_id) WHERE (status = ANY (ARRAY['pending'::text, 'ordered'::text]));
-
 CREATE INDEX usage_checkpoints_age ON public.usage_checkpoints USING btree (hour);
 
 CREATE INDEX usage_checkpoints_instance ON public.usage_checkpoints USING btree (org_id, instance_id, hour);
@@ -2788,8 +2355,6 @@ CREATE INDEX usage_segments_period ON public.usage_segments USING btree (org_id,
 CREATE INDEX usage_segments_spot ON public.usage_segments USING btree (org_id, region, sku_id) WHERE (pricing_kind = 'spot'::text);
 
 CREATE INDEX usage_segments_subject ON public.usage_segments USING btree (org_id, subject_id, meter, seq);
-
-CREATE INDEX wallets_due ON public.wallets USING btree (next_tick_at);
 
 CREATE TRIGGER audit_log_immutable BEFORE DELETE OR UPDATE ON public.audit_log FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
 
@@ -2817,14 +2382,6 @@ CREATE TRIGGER contracts_ends BEFORE DELETE OR UPDATE ON public.contracts FOR EA
 
 CREATE TRIGGER contracts_no_truncate BEFORE TRUNCATE ON public.contracts FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
 
-CREATE TRIGGER credit_uses_immutable BEFORE DELETE OR UPDATE ON public.credit_uses FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
-
-CREATE TRIGGER credit_uses_no_truncate BEFORE TRUNCATE ON public.credit_uses FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
-
-CREATE TRIGGER gpu_costs_immutable BEFORE DELETE OR UPDATE ON public.gpu_costs FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
-
-CREATE TRIGGER gpu_costs_no_truncate BEFORE TRUNCATE ON public.gpu_costs FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
-
 CREATE TRIGGER gpu_inventories_immutable BEFORE DELETE OR UPDATE ON public.gpu_inventories FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
 
 CREATE TRIGGER gpu_inventories_no_truncate BEFORE TRUNCATE ON public.gpu_inventories FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
@@ -2832,10 +2389,6 @@ CREATE TRIGGER gpu_inventories_no_truncate BEFORE TRUNCATE ON public.gpu_invento
 CREATE TRIGGER invoice_lines_guard BEFORE INSERT OR DELETE OR UPDATE ON public.invoice_lines FOR EACH ROW EXECUTE FUNCTION public.invoice_parts_guard();
 
 CREATE TRIGGER invoice_lines_no_truncate BEFORE TRUNCATE ON public.invoice_lines FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
-
-CREATE TRIGGER invoice_originals_immutable BEFORE DELETE OR UPDATE ON public.invoice_originals FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
-
-CREATE TRIGGER invoice_originals_no_truncate BEFORE TRUNCATE ON public.invoice_originals FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
 
 CREATE TRIGGER invoice_taxes_guard BEFORE INSERT OR DELETE OR UPDATE ON public.invoice_taxes FOR EACH ROW EXECUTE FUNCTION public.invoice_parts_guard();
 
@@ -2849,10 +2402,6 @@ CREATE TRIGGER invoices_guard BEFORE DELETE OR UPDATE ON public.invoices FOR EAC
 
 CREATE TRIGGER invoices_no_truncate BEFORE TRUNCATE ON public.invoices FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
 
-CREATE TRIGGER issuer_versions_immutable BEFORE DELETE OR UPDATE ON public.issuer_versions FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
-
-CREATE TRIGGER issuer_versions_no_truncate BEFORE TRUNCATE ON public.issuer_versions FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
-
 CREATE CONSTRAINT TRIGGER ledger_journal_balances AFTER INSERT OR DELETE OR UPDATE ON public.ledger_postings DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.ledger_journal_balances();
 
 CREATE TRIGGER ledger_journal_closed BEFORE INSERT ON public.ledger_postings FOR EACH ROW EXECUTE FUNCTION public.ledger_journal_closed();
@@ -2861,8 +2410,6 @@ CREATE TRIGGER ledger_journals_immutable BEFORE DELETE OR UPDATE ON public.ledge
 
 CREATE TRIGGER ledger_journals_no_truncate BEFORE TRUNCATE ON public.ledger_journals FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
 
-CREATE TRIGGER ledger_month_open BEFORE INSERT ON public.ledger_journals FOR EACH ROW EXECUTE FUNCTION public.ledger_month_open();
-
 CREATE TRIGGER ledger_postings_immutable BEFORE DELETE OR UPDATE ON public.ledger_postings FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
 
 CREATE TRIGGER ledger_postings_no_truncate BEFORE TRUNCATE ON public.ledger_postings FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
@@ -2870,10 +2417,6 @@ CREATE TRIGGER ledger_postings_no_truncate BEFORE TRUNCATE ON public.ledger_post
 CREATE TRIGGER line_subjects_guard BEFORE INSERT OR DELETE OR UPDATE ON public.line_subjects FOR EACH ROW EXECUTE FUNCTION public.invoice_parts_guard();
 
 CREATE TRIGGER line_subjects_no_truncate BEFORE TRUNCATE ON public.line_subjects FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
-
-CREATE TRIGGER month_closes_immutable BEFORE DELETE OR UPDATE ON public.month_closes FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
-
-CREATE TRIGGER month_closes_no_truncate BEFORE TRUNCATE ON public.month_closes FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
 
 CREATE TRIGGER organization_price_books_ends BEFORE DELETE OR UPDATE ON public.organization_price_books FOR EACH ROW EXECUTE FUNCTION public.ends_early_only();
 
@@ -2909,14 +2452,6 @@ CREATE TRIGGER spot_prices_immutable BEFORE DELETE OR UPDATE ON public.spot_pric
 
 CREATE TRIGGER spot_prices_no_truncate BEFORE TRUNCATE ON public.spot_prices FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
 
-CREATE TRIGGER tax_id_checks_immutable BEFORE DELETE OR UPDATE ON public.tax_id_checks FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
-
-CREATE TRIGGER tax_id_checks_no_truncate BEFORE TRUNCATE ON public.tax_id_checks FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
-
-CREATE TRIGGER tax_tables_immutable BEFORE DELETE OR UPDATE ON public.tax_tables FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
-
-CREATE TRIGGER tax_tables_no_truncate BEFORE TRUNCATE ON public.tax_tables FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
-
 CREATE TRIGGER usage_segments_no_truncate BEFORE TRUNCATE ON public.usage_segments FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
 
 ALTER TABLE ONLY public.api_keys
@@ -2939,15 +2474,6 @@ ALTER TABLE ONLY public.assignments
 
 ALTER TABLE ONLY public.billing_holds
     ADD CONSTRAINT billing_holds_invoice FOREIGN KEY (org_id, invoice_id) REFERENCES public.invoices(org_id, id);
-
-ALTER TABLE ONLY public.budget_alerts
-    ADD CONSTRAINT budget_alerts_budget FOREIGN KEY (org_id, budget_id) REFERENCES public.budgets(org_id, id) ON DELETE CASCADE;
-
-ALTER TABLE ONLY public.budgets
-    ADD CONSTRAINT budgets_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
-
-ALTER TABLE ONLY public.budgets
-    ADD CONSTRAINT budgets_project FOREIGN KEY (org_id, project_id) REFERENCES public.projects(org_id, id);
 
 ALTER TABLE ONLY public.cells
     ADD CONSTRAINT cells_region FOREIGN KEY (region_id) REFERENCES public.regions(id);
@@ -2990,18 +2516,6 @@ ALTER TABLE ONLY public.contract_terms
 
 ALTER TABLE ONLY public.contracts
     ADD CONSTRAINT contracts_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
-
-ALTER TABLE ONLY public.coupon_uses
-    ADD CONSTRAINT coupon_uses_coupon FOREIGN KEY (code) REFERENCES public.coupons(code);
-
-ALTER TABLE ONLY public.coupon_uses
-    ADD CONSTRAINT coupon_uses_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
-
-ALTER TABLE ONLY public.credit_grants
-    ADD CONSTRAINT credit_grants_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
-
-ALTER TABLE ONLY public.credit_uses
-    ADD CONSTRAINT credit_uses_grant FOREIGN KEY (org_id, grant_id) REFERENCES public.credit_grants(org_id, id);
 
 ALTER TABLE ONLY public.discrepancies
     ADD CONSTRAINT discrepancies_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
@@ -3053,9 +2567,6 @@ ALTER TABLE ONLY public.hosts
 
 ALTER TABLE ONLY public.hosts
     ADD CONSTRAINT hosts_pool FOREIGN KEY (pool_id) REFERENCES public.pools(id);
-
-ALTER TABLE ONLY public.instance_keys
-    ADD CONSTRAINT instance_keys_instance FOREIGN KEY (org_id, instance_id) REFERENCES public.instances(org_id, id);
 
 ALTER TABLE ONLY public.instances
     ADD CONSTRAINT instances_cell FOREIGN KEY (cell_id) REFERENCES public.cells(id);
@@ -3115,22 +2626,7 @@ ALTER TABLE ONLY public.invoice_write_offs
     ADD CONSTRAINT invoice_write_offs_invoice FOREIGN KEY (org_id, invoice_id) REFERENCES public.invoices(org_id, id);
 
 ALTER TABLE ONLY public.invoices
-    ADD CONSTRAINT invoices_carried_by FOREIGN KEY (carried_by) REFERENCES public.invoices(id);
-
-ALTER TABLE ONLY public.invoices
-    ADD CONSTRAINT invoices_corrects FOREIGN KEY (corrects) REFERENCES public.invoices(id);
-
-ALTER TABLE ONLY public.invoices
-    ADD CONSTRAINT invoices_issuer FOREIGN KEY (issuer) REFERENCES public.issuers(slug);
-
-ALTER TABLE ONLY public.invoices
     ADD CONSTRAINT invoices_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
-
-ALTER TABLE ONLY public.invoices
-    ADD CONSTRAINT invoices_replaces FOREIGN KEY (replaces) REFERENCES public.invoices(id);
-
-ALTER TABLE ONLY public.issuer_versions
-    ADD CONSTRAINT issuer_versions_issuer FOREIGN KEY (issuer) REFERENCES public.issuers(slug);
 
 ALTER TABLE ONLY public.join_tokens
     ADD CONSTRAINT join_tokens_pool FOREIGN KEY (pool_id) REFERENCES public.pools(id);
@@ -3177,9 +2673,6 @@ ALTER TABLE ONLY public.organization_price_books
 ALTER TABLE ONLY public.organization_price_books
     ADD CONSTRAINT organization_price_books_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
 
-ALTER TABLE ONLY public.organizations
-    ADD CONSTRAINT organizations_issuer FOREIGN KEY (issuer) REFERENCES public.issuers(slug);
-
 ALTER TABLE ONLY public.payment_allocations
     ADD CONSTRAINT payment_allocations_invoice FOREIGN KEY (org_id, invoice_id) REFERENCES public.invoices(org_id, id);
 
@@ -3201,9 +2694,6 @@ ALTER TABLE ONLY public.payment_refunds
 ALTER TABLE ONLY public.payments
     ADD CONSTRAINT payments_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
 
-ALTER TABLE ONLY public.period_funding
-    ADD CONSTRAINT period_funding_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
-
 ALTER TABLE ONLY public.placement_changes
     ADD CONSTRAINT placement_changes_cell FOREIGN KEY (cell_id) REFERENCES public.cells(id);
 
@@ -3224,9 +2714,6 @@ ALTER TABLE ONLY public.prices
 
 ALTER TABLE ONLY public.projects
     ADD CONSTRAINT projects_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
-
-ALTER TABLE ONLY public.promo_holds
-    ADD CONSTRAINT promo_holds_grant FOREIGN KEY (org_id, grant_id) REFERENCES public.credit_grants(org_id, id);
 
 ALTER TABLE ONLY public.quota_claims
     ADD CONSTRAINT quota_claims_instance FOREIGN KEY (org_id, instance_id) REFERENCES public.instances(org_id, id);
@@ -3279,15 +2766,6 @@ ALTER TABLE ONLY public.spot_prices
 ALTER TABLE ONLY public.statement_lines
     ADD CONSTRAINT statement_lines_org FOREIGN KEY (matched_org) REFERENCES public.organizations(id);
 
-ALTER TABLE ONLY public.tax_id_checks
-    ADD CONSTRAINT tax_id_checks_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
-
-ALTER TABLE ONLY public.tax_tables
-    ADD CONSTRAINT tax_tables_issuer FOREIGN KEY (issuer) REFERENCES public.issuers(slug);
-
-ALTER TABLE ONLY public.top_ups
-    ADD CONSTRAINT top_ups_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
-
 ALTER TABLE ONLY public.usage_checkpoints
     ADD CONSTRAINT usage_checkpoints_assignment FOREIGN KEY (org_id, assignment_id) REFERENCES public.assignments(org_id, id);
 
@@ -3308,12 +2786,6 @@ ALTER TABLE ONLY public.usage_segments
 
 ALTER TABLE ONLY public.usage_segments
     ADD CONSTRAINT usage_segments_version FOREIGN KEY (locked_price_version_id) REFERENCES public.price_versions(id);
-
-ALTER TABLE ONLY public.wallet_claims
-    ADD CONSTRAINT wallet_claims_instance FOREIGN KEY (org_id, instance_id) REFERENCES public.instances(org_id, id);
-
-ALTER TABLE ONLY public.wallets
-    ADD CONSTRAINT wallets_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
 
 ALTER TABLE public.api_keys ENABLE ROW LEVEL SECURITY;
 
@@ -3344,18 +2816,6 @@ ALTER TABLE public.billing_holds ENABLE ROW LEVEL SECURITY;
 CREATE POLICY billing_holds_org ON public.billing_holds TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
 
 CREATE POLICY billing_holds_system ON public.billing_holds TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
-
-ALTER TABLE public.budget_alerts ENABLE ROW LEVEL SECURITY;
-
-CREATE POLICY budget_alerts_org ON public.budget_alerts TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
-
-CREATE POLICY budget_alerts_system ON public.budget_alerts TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
-
-ALTER TABLE public.budgets ENABLE ROW LEVEL SECURITY;
-
-CREATE POLICY budgets_org ON public.budgets TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
-
-CREATE POLICY budgets_system ON public.budgets TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
 
 ALTER TABLE public.claim_cells ENABLE ROW LEVEL SECURITY;
 
@@ -3392,24 +2852,6 @@ ALTER TABLE public.contracts ENABLE ROW LEVEL SECURITY;
 CREATE POLICY contracts_org ON public.contracts TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
 
 CREATE POLICY contracts_system ON public.contracts TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
-
-ALTER TABLE public.coupon_uses ENABLE ROW LEVEL SECURITY;
-
-CREATE POLICY coupon_uses_org ON public.coupon_uses TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
-
-CREATE POLICY coupon_uses_system ON public.coupon_uses TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
-
-ALTER TABLE public.credit_grants ENABLE ROW LEVEL SECURITY;
-
-CREATE POLICY credit_grants_org ON public.credit_grants TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
-
-CREATE POLICY credit_grants_system ON public.credit_grants TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
-
-ALTER TABLE public.credit_uses ENABLE ROW LEVEL SECURITY;
-
-CREATE POLICY credit_uses_org ON public.credit_uses TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
-
-CREATE POLICY credit_uses_system ON public.credit_uses TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
 
 ALTER TABLE public.discrepancies ENABLE ROW LEVEL SECURITY;
 
@@ -3453,12 +2895,6 @@ CREATE POLICY idempotency_keys_org ON public.idempotency_keys TO tranche_org USI
 
 CREATE POLICY idempotency_keys_system ON public.idempotency_keys TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
 
-ALTER TABLE public.instance_keys ENABLE ROW LEVEL SECURITY;
-
-CREATE POLICY instance_keys_org ON public.instance_keys TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
-
-CREATE POLICY instance_keys_system ON public.instance_keys TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
-
 ALTER TABLE public.instances ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY instances_org ON public.instances TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
@@ -3476,12 +2912,6 @@ ALTER TABLE public.invoice_lines ENABLE ROW LEVEL SECURITY;
 CREATE POLICY invoice_lines_org ON public.invoice_lines TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
 
 CREATE POLICY invoice_lines_system ON public.invoice_lines TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
-
-ALTER TABLE public.invoice_originals ENABLE ROW LEVEL SECURITY;
-
-CREATE POLICY invoice_originals_org ON public.invoice_originals TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
-
-CREATE POLICY invoice_originals_system ON public.invoice_originals TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
 
 ALTER TABLE public.invoice_run_targets ENABLE ROW LEVEL SECURITY;
 
@@ -3579,23 +3009,11 @@ CREATE POLICY payments_org ON public.payments TO tranche_org USING ((org_id = (N
 
 CREATE POLICY payments_system ON public.payments TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
 
-ALTER TABLE public.period_funding ENABLE ROW LEVEL SECURITY;
-
-CREATE POLICY period_funding_org ON public.period_funding TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
-
-CREATE POLICY period_funding_system ON public.period_funding TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
-
 ALTER TABLE public.projects ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY projects_org ON public.projects TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
 
 CREATE POLICY projects_system ON public.projects TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
-
-ALTER TABLE public.promo_holds ENABLE ROW LEVEL SECURITY;
-
-CREATE POLICY promo_holds_org ON public.promo_holds TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
-
-CREATE POLICY promo_holds_system ON public.promo_holds TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
 
 ALTER TABLE public.quota_claims ENABLE ROW LEVEL SECURITY;
 
@@ -3639,18 +3057,6 @@ CREATE POLICY slice_samples_org ON public.slice_samples TO tranche_org USING ((o
 
 CREATE POLICY slice_samples_system ON public.slice_samples TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
 
-ALTER TABLE public.tax_id_checks ENABLE ROW LEVEL SECURITY;
-
-CREATE POLICY tax_id_checks_org ON public.tax_id_checks TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
-
-CREATE POLICY tax_id_checks_system ON public.tax_id_checks TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
-
-ALTER TABLE public.top_ups ENABLE ROW LEVEL SECURITY;
-
-CREATE POLICY top_ups_org ON public.top_ups TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
-
-CREATE POLICY top_ups_system ON public.top_ups TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
-
 ALTER TABLE public.usage_checkpoints ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY usage_checkpoints_org ON public.usage_checkpoints TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
@@ -3668,18 +3074,6 @@ ALTER TABLE public.usage_segments ENABLE ROW LEVEL SECURITY;
 CREATE POLICY usage_segments_org ON public.usage_segments TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
 
 CREATE POLICY usage_segments_system ON public.usage_segments TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
-
-ALTER TABLE public.wallet_claims ENABLE ROW LEVEL SECURITY;
-
-CREATE POLICY wallet_claims_org ON public.wallet_claims TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
-
-CREATE POLICY wallet_claims_system ON public.wallet_claims TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
-
-ALTER TABLE public.wallets ENABLE ROW LEVEL SECURITY;
-
-CREATE POLICY wallets_org ON public.wallets TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
-
-CREATE POLICY wallets_system ON public.wallets TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
 
 GRANT USAGE ON SCHEMA public TO tranche;
 GRANT USAGE ON SCHEMA public TO tranche_org;
@@ -3810,20 +3204,6 @@ GRANT SELECT ON TABLE public.billing_accounts TO tranche_org;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.billing_holds TO tranche_system;
 GRANT SELECT ON TABLE public.billing_holds TO tranche_org;
 
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.budget_alerts TO tranche_system;
-GRANT SELECT ON TABLE public.budget_alerts TO tranche_org;
-
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.budgets TO tranche_system;
-GRANT SELECT,INSERT,DELETE ON TABLE public.budgets TO tranche_org;
-
-GRANT UPDATE(name) ON TABLE public.budgets TO tranche_org;
-
-GRANT UPDATE(amount_minor) ON TABLE public.budgets TO tranche_org;
-
-GRANT UPDATE(thresholds) ON TABLE public.budgets TO tranche_org;
-
-GRANT UPDATE(hard) ON TABLE public.budgets TO tranche_org;
-
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.business_clock TO tranche_system;
 GRANT SELECT ON TABLE public.business_clock TO tranche_org;
 
@@ -3859,17 +3239,6 @@ GRANT UPDATE(ended_by) ON TABLE public.contracts TO tranche_system;
 
 GRANT UPDATE(revision) ON TABLE public.contracts TO tranche_system;
 
-GRANT SELECT,INSERT,UPDATE ON TABLE public.coupon_uses TO tranche_system;
-GRANT SELECT ON TABLE public.coupon_uses TO tranche_org;
-
-GRANT SELECT,INSERT,UPDATE ON TABLE public.coupons TO tranche_system;
-
-GRANT SELECT,INSERT,UPDATE ON TABLE public.credit_grants TO tranche_system;
-GRANT SELECT ON TABLE public.credit_grants TO tranche_org;
-
-GRANT SELECT,INSERT ON TABLE public.credit_uses TO tranche_system;
-GRANT SELECT ON TABLE public.credit_uses TO tranche_org;
-
 GRANT SELECT,INSERT,UPDATE ON TABLE public.discrepancies TO tranche_system;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.dunning_schedules TO tranche_system;
@@ -3884,8 +3253,6 @@ GRANT USAGE ON SEQUENCE public.events_id_seq TO tranche_system;
 GRANT USAGE ON SEQUENCE public.events_id_seq TO tranche_org;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.gpu_bindings TO tranche_system;
-
-GRANT SELECT,INSERT ON TABLE public.gpu_costs TO tranche_system;
 
 GRANT SELECT,INSERT ON TABLE public.gpu_inventories TO tranche_system;
 
@@ -3921,9 +3288,6 @@ GRANT UPDATE(body) ON TABLE public.idempotency_keys TO tranche_org;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.installations TO tranche_system;
 GRANT SELECT ON TABLE public.installations TO tranche_org;
-
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.instance_keys TO tranche_system;
-GRANT SELECT,INSERT ON TABLE public.instance_keys TO tranche_org;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.instances TO tranche_system;
 GRANT SELECT,INSERT ON TABLE public.instances TO tranche_org;
@@ -3971,67 +3335,36 @@ GRANT SELECT ON TABLE public.interruptions TO tranche_org;
 
 GRANT UPDATE(to_at) ON TABLE public.interruptions TO tranche_org;
 
-GRANT SELECT,INSERT,DELETE ON TABLE public.invoice_lines TO tranche_system;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.invoice_lines TO tranche_system;
 GRANT SELECT ON TABLE public.invoice_lines TO tranche_org;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.invoice_numbers TO tranche_system;
-
-GRANT SELECT ON TABLE public.invoice_originals TO tranche_org;
-GRANT SELECT,INSERT ON TABLE public.invoice_originals TO tranche_system;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.invoice_run_targets TO tranche_system;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.invoice_runs TO tranche_system;
 
-GRANT SELECT,INSERT,DELETE ON TABLE public.invoice_taxes TO tranche_system;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.invoice_taxes TO tranche_system;
 GRANT SELECT ON TABLE public.invoice_taxes TO tranche_org;
 
 GRANT SELECT,INSERT ON TABLE public.invoice_write_offs TO tranche_system;
 GRANT SELECT ON TABLE public.invoice_write_offs TO tranche_org;
 
-GRANT SELECT,INSERT,DELETE ON TABLE public.invoices TO tranche_system;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.invoices TO tranche_system;
 GRANT SELECT ON TABLE public.invoices TO tranche_org;
-
-GRANT UPDATE(live) ON TABLE public.invoices TO tranche_system;
-
-GRANT UPDATE(status) ON TABLE public.invoices TO tranche_system;
-
-GRANT UPDATE(series) ON TABLE public.invoices TO tranche_system;
-
-GRANT UPDATE(number) ON TABLE public.invoices TO tranche_system;
-
-GRANT UPDATE(finalized_at) ON TABLE public.invoices TO tranche_system;
-
-GRANT UPDATE(due_on) ON TABLE public.invoices TO tranche_system;
-
-GRANT UPDATE(credited_minor) ON TABLE public.invoices TO tranche_system;
-
-GRANT UPDATE(carried_by) ON TABLE public.invoices TO tranche_system;
-
-GRANT SELECT ON TABLE public.issuer_versions TO tranche_org;
-GRANT SELECT,INSERT ON TABLE public.issuer_versions TO tranche_system;
-
-GRANT SELECT ON TABLE public.issuers TO tranche_org;
-GRANT SELECT,INSERT ON TABLE public.issuers TO tranche_system;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.join_tokens TO tranche_system;
 
-GRANT SELECT,UPDATE ON TABLE public.ledger_books TO tranche_system;
-
 GRANT SELECT,INSERT ON TABLE public.ledger_journals TO tranche_system;
-GRANT SELECT ON TABLE public.ledger_journals TO tranche_org;
 
 GRANT SELECT,INSERT ON TABLE public.ledger_postings TO tranche_system;
-GRANT SELECT ON TABLE public.ledger_postings TO tranche_org;
 
-GRANT SELECT,INSERT,DELETE ON TABLE public.line_subjects TO tranche_system;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.line_subjects TO tranche_system;
 GRANT SELECT ON TABLE public.line_subjects TO tranche_org;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.liveness_writers TO tranche_system;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.mode_changes TO tranche_system;
-
-GRANT SELECT,INSERT ON TABLE public.month_closes TO tranche_system;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.observed_slices TO tranche_system;
 
@@ -4089,9 +3422,6 @@ GRANT SELECT ON TABLE public.payment_refunds TO tranche_org;
 GRANT SELECT,INSERT,UPDATE ON TABLE public.payments TO tranche_system;
 GRANT SELECT ON TABLE public.payments TO tranche_org;
 
-GRANT SELECT,INSERT,UPDATE ON TABLE public.period_funding TO tranche_system;
-GRANT SELECT ON TABLE public.period_funding TO tranche_org;
-
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.placement_changes TO tranche_system;
 
 GRANT USAGE ON SEQUENCE public.placement_changes_id_seq TO tranche_system;
@@ -4114,9 +3444,6 @@ GRANT SELECT ON TABLE public.prices TO tranche_org;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.projects TO tranche_system;
 GRANT SELECT,INSERT ON TABLE public.projects TO tranche_org;
-
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.promo_holds TO tranche_system;
-GRANT SELECT ON TABLE public.promo_holds TO tranche_org;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.provider_events TO tranche_system;
 
@@ -4175,23 +3502,6 @@ GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.ssh_authorities TO tranche_sys
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.statement_lines TO tranche_system;
 
-GRANT SELECT ON TABLE public.tax_id_checks TO tranche_org;
-GRANT SELECT,INSERT ON TABLE public.tax_id_checks TO tranche_system;
-
-GRANT SELECT ON TABLE public.tax_tables TO tranche_org;
-GRANT SELECT,INSERT ON TABLE public.tax_tables TO tranche_system;
-
-GRANT SELECT,INSERT,UPDATE ON TABLE public.top_ups TO tranche_system;
-GRANT SELECT ON TABLE public.top_ups TO tranche_org;
-
 GRANT SELECT ON TABLE public.usage_checkpoints TO tranche_org;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.usage_checkpoints TO tranche_system;
-
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.wallet_claims TO tranche_system;
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.wallet_claims TO tranche_org;
-
-GRANT SELECT,INSERT,UPDATE ON TABLE public.wallets TO tranche_system;
-GRANT SELECT ON TABLE public.wallets TO tranche_org;
-
-GRANT UPDATE(next_tick_at) ON TABLE public.wallets TO tranche_org;
 

@@ -26,9 +26,17 @@ insert into price_versions (id, price_book_id, version, effective_from, created_
 values (@version_id, @price_book_id, @version, @effective_from, @created_by)
 returning created_at;
 
--- name: InsertPrice :exec
-insert into prices (price_version_id, sku_id, meter, amount)
-values (@version_id, @sku_id, @meter, cast(@amount::text as numeric));
+-- name: InsertPrices :exec
+insert into prices (price_version_id, sku_id, meter, amount, tiering, package_size)
+select @version_id, t.sku_id, t.meter, t.amount::numeric, t.tiering, nullif(t.package_size, '')::numeric
+from (select unnest(@sku_ids::uuid[]) as sku_id, unnest(@meters::text[]) as meter, unnest(@amounts::text[]) as amount,
+  unnest(@tierings::text[]) as tiering, unnest(@package_sizes::text[]) as package_size) as t;
+
+-- name: InsertPriceSteps :exec
+insert into price_steps (price_version_id, sku_id, meter, step, up_to, amount)
+select @version_id, t.sku_id, t.meter, t.step, nullif(t.up_to, '')::numeric, t.amount::numeric
+from (select unnest(@sku_ids::uuid[]) as sku_id, unnest(@meters::text[]) as meter, unnest(@steps::integer[]) as step,
+  unnest(@up_tos::text[]) as up_to, unnest(@amounts::text[]) as amount) as t;
 
 -- name: ListPriceBooks :many
 select id, name, currency, is_default, created_at from price_books
@@ -43,7 +51,7 @@ select id, price_book_id, version, effective_from, created_at from price_version
 where price_book_id = any(@book_ids::uuid[]) order by price_book_id, version;
 
 -- name: PricesOfBooks :many
-select v.id as version_id, p.sku_id, p.meter, p.amount::text as amount
+select v.id as version_id, p.sku_id, p.meter, p.amount::text as amount, p.tiering, coalesce(p.package_size::text, '')::text as package_size
 from price_versions v join prices p on p.price_version_id = v.id
 where v.price_book_id = any(@book_ids::uuid[]);
 
@@ -52,3 +60,30 @@ select id, sku_id from offers where sku_id = any(@sku_ids::uuid[]) order by id;
 
 -- name: SKUsOfOffers :many
 select id, sku_id from offers where id = any(@offer_ids::text[]) order by id;
+
+-- name: PriceStepsOfBooks :many
+select s.price_version_id as version_id, s.sku_id, s.meter, coalesce(s.up_to::text, '')::text as up_to, s.amount::text as amount
+from price_versions v join price_steps s on s.price_version_id = v.id
+where v.price_book_id = any(@book_ids::uuid[])
+order by s.price_version_id, s.sku_id, s.meter, s.step;
+
+-- name: LockBookAssignments :many
+-- Under the organization row's lock, so that two assignments follow each other.
+select b.price_book_id, lower(b.during)::timestamptz as from_at, upper_inf(b.during)::boolean as is_open
+from (select o.id from organizations o where o.id = @org_id for no key update) as held
+join organization_price_books b on b.org_id = held.id
+order by lower(b.during);
+
+-- name: EndBookAssignment :exec
+update organization_price_books set during = tstzrange(lower(during), @until::timestamptz, '[)')
+where org_id = @org_id and upper_inf(during);
+
+-- name: InsertBookAssignment :exec
+insert into organization_price_books (org_id, price_book_id, during)
+values (@org_id, @price_book_id, tstzrange(@since::timestamptz, null, '[)'));
+
+-- name: BookAssignments :many
+select b.price_book_id, k.name, lower(b.during)::timestamptz as from_at, coalesce(upper(b.during), lower(b.during))::timestamptz as to_at,
+  upper_inf(b.during)::boolean as is_open
+from organization_price_books b join price_books k on k.id = b.price_book_id
+where b.org_id = @org_id order by lower(b.during);

@@ -36,42 +36,6 @@ type ApprovalRule struct {
 	UpdatedAt  time.Time
 }
 
-type Budget struct {
-	OrgID       uuid.UUID
-	ID          uuid.UUID
-	Name        string
-	Scope       string
-	ProjectID   *uuid.UUID
-	KeyID       *uuid.UUID
-	AmountMinor int64
-	Currency    string
-	Thresholds  []int32
-	Hard        bool
-	Period      string
-	SpentMinor  int64
-	CheckedAt   *time.Time
-	CreatedBy   string
-	CreatedAt   time.Time
-}
-
-type CreditGrant struct {
-	OrgID          uuid.UUID
-	ID             uuid.UUID
-	Kind           string
-	Name           string
-	Priority       int32
-	ExpiresAt      *time.Time
-	Scope          []byte
-	AmountMinor    int64
-	TaxMinor       int64
-	RemainingMinor int64
-	Currency       string
-	SourceID       uuid.UUID
-	LapsedAt       *time.Time
-	CreatedBy      string
-	CreatedAt      time.Time
-}
-
 type Gpu struct {
 	ID            uuid.UUID
 	HostID        uuid.UUID
@@ -274,29 +238,23 @@ type Operation struct {
 }
 
 type Organization struct {
-	ID               uuid.UUID
-	Name             string
-	Currency         string
-	QuotaInstances   int32
-	QuotaGpus        int32
-	RateRead         int32
-	RateWrite        int32
-	RateLaunch       int32
-	SessionEpoch     int64
-	SuspendedAt      *time.Time
-	BillingName      string
-	BillingAddress   string
-	BillingCountry   string
-	TaxID            string
-	Generation       int64
-	Revision         int64
-	CreatedAt        time.Time
-	BillingPostcode  string
-	TaxStatus        string
-	Locale           string
-	Issuer           string
-	Einvoice         bool
-	EinvoiceEndpoint string
+	ID             uuid.UUID
+	Name           string
+	Currency       string
+	QuotaInstances int32
+	QuotaGpus      int32
+	RateRead       int32
+	RateWrite      int32
+	RateLaunch     int32
+	SessionEpoch   int64
+	SuspendedAt    *time.Time
+	BillingName    string
+	BillingAddress string
+	BillingCountry string
+	TaxID          string
+	Generation     int64
+	Revision       int64
+	CreatedAt      time.Time
 }
 
 type Payment struct {
@@ -348,20 +306,6 @@ type PaymentRefund struct {
 	NextTryAt   *time.Time
 	CreatedAt   time.Time
 	Revision    int64
-}
-
-type PeriodFunding struct {
-	OrgID        uuid.UUID
-	Period       string
-	CloseNo      int32
-	AccruedMinor int64
-	BurnedMinor  int64
-	ExcessMinor  int64
-	OutageMinor  int64
-	AccruedRev   int32
-	BurnedRev    int32
-	InvoiceID    *uuid.UUID
-	AccruedAt    *time.Time
 }
 
 type PriceBook struct {
@@ -454,21 +398,4 @@ type StatementLine struct {
 	ImportedAt  time.Time
 	DecidedAt   *time.Time
 	Revision    int64
-}
-
-type Wallet struct {
-	OrgID                uuid.UUID
-	Currency             string
-	Mode                 string
-	PrepaidMinor         int64
-	PromoMinor           int64
-	PromoHeldMinor       int64
-	TaxPpm               int64
-	TopupThresholdMinor  *int64
-	TopupAmountMinor     *int64
-	TopupMonthlyMaxMinor *int64
-	TickedAt             *time.Time
-	NextTickAt           time.Time
-	ExhaustedAt          *time.Time
-	Revision             int64
 }

@@ -31,6 +31,57 @@ func (q *Queries) AttachPriceBook(ctx context.Context, db DBTX, arg AttachPriceB
 	return err
 }
 
+const bookAssignments = `-- name: BookAssignments :many
+select b.price_book_id, k.name, lower(b.during)::timestamptz as from_at, coalesce(upper(b.during), lower(b.during))::timestamptz as to_at,
+  upper_inf(b.during)::boolean as is_open
+from organization_price_books b join price_books k on k.id = b.price_book_id
+where b.org_id = $1 order by lower(b.during)
+`
+
+type BookAssignmentsRow struct {
+	PriceBookID uuid.UUID
+	Name        string
+	FromAt      time.Time
+	ToAt        time.Time
+	IsOpen      bool
+}
+
+func (q *Queries) BookAssignments(ctx context.Context, db DBTX, orgID uuid.UUID) ([]BookAssignmentsRow, error) {
+	rows, err := db.Query(ctx, bookAssignments, orgID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []BookAssignmentsRow
+	for rows.Next() {
+		var i BookAssignmentsRow
+		if err := rows.Scan(
+			&i.PriceBookID,
+			&i.Name,
+			&i.FromAt,
+			&i.ToAt,
+			&i.IsOpen,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const endBookAssignment = `-- name: EndBookAssignment :exec
+update organization_price_books set during = tstzrange(lower(during), $1::timestamptz, '[)')
+where org_id = $2 and upper_inf(during)
+`
+
+func (q *Queries) EndBookAssignment(ctx context.Context, db DBTX, until time.Time, orgID uuid.UUID) error {
+	_, err := db.Exec(ctx, endBookAssignment, until, orgID)
+	return err
+}
+
 const hasDefaultPriceBook = `-- name: HasDefaultPriceBook :one
 select exists (select 1 from price_books where currency = $1 and is_default)::boolean
 `
@@ -42,25 +93,19 @@ func (q *Queries) HasDefaultPriceBook(ctx context.Context, db DBTX, currency str
 	return column_1, err
 }
 
-const insertPrice = `-- name: InsertPrice :exec
-insert into prices (price_version_id, sku_id, meter, amount)
-values ($1, $2, $3, cast($4::text as numeric))
+const insertBookAssignment = `-- name: InsertBookAssignment :exec
+insert into organization_price_books (org_id, price_book_id, during)
+values ($1, $2, tstzrange($3::timestamptz, null, '[)'))
 `
 
-type InsertPriceParams struct {
-	VersionID uuid.UUID
-	SkuID     uuid.UUID
-	Meter     string
-	Amount    string
+type InsertBookAssignmentParams struct {
+	OrgID       uuid.UUID
+	PriceBookID uuid.UUID
+	Since       time.Time
 }
 
-func (q *Queries) InsertPrice(ctx context.Context, db DBTX, arg InsertPriceParams) error {
-	_, err := db.Exec(ctx, insertPrice,
-		arg.VersionID,
-		arg.SkuID,
-		arg.Meter,
-		arg.Amount,
-	)
+func (q *Queries) InsertBookAssignment(ctx context.Context, db DBTX, arg InsertBookAssignmentParams) error {
+	_, err := db.Exec(ctx, insertBookAssignment, arg.OrgID, arg.PriceBookID, arg.Since)
 	return err
 }
 
@@ -91,6 +136,34 @@ func (q *Queries) InsertPriceBook(ctx context.Context, db DBTX, arg InsertPriceB
 	return created_at, err
 }
 
+const insertPriceSteps = `-- name: InsertPriceSteps :exec
+insert into price_steps (price_version_id, sku_id, meter, step, up_to, amount)
+select $1, t.sku_id, t.meter, t.step, nullif(t.up_to, '')::numeric, t.amount::numeric
+from (select unnest($2::uuid[]) as sku_id, unnest($3::text[]) as meter, unnest($4::integer[]) as step,
+  unnest($5::text[]) as up_to, unnest($6::text[]) as amount) as t
+`
+
+type InsertPriceStepsParams struct {
+	VersionID uuid.UUID
+	SkuIds    []uuid.UUID
+	Meters    []string
+	Steps     []int32
+	UpTos     []string
+	Amounts   []string
+}
+
+func (q *Queries) InsertPriceSteps(ctx context.Context, db DBTX, arg InsertPriceStepsParams) error {
+	_, err := db.Exec(ctx, insertPriceSteps,
+		arg.VersionID,
+		arg.SkuIds,
+		arg.Meters,
+		arg.Steps,
+		arg.UpTos,
+		arg.Amounts,
+	)
+	return err
+}
+
 const insertPriceVersion = `-- name: InsertPriceVersion :one
 insert into price_versions (id, price_book_id, version, effective_from, created_by)
 values ($1, $2, $3, $4, $5)
@@ -118,6 +191,34 @@ func (q *Queries) InsertPriceVersion(ctx context.Context, db DBTX, arg InsertPri
 	return created_at, err
 }
 
+const insertPrices = `-- name: InsertPrices :exec
+insert into prices (price_version_id, sku_id, meter, amount, tiering, package_size)
+select $1, t.sku_id, t.meter, t.amount::numeric, t.tiering, nullif(t.package_size, '')::numeric
+from (select unnest($2::uuid[]) as sku_id, unnest($3::text[]) as meter, unnest($4::text[]) as amount,
+  unnest($5::text[]) as tiering, unnest($6::text[]) as package_size) as t
+`
+
+type InsertPricesParams struct {
+	VersionID    uuid.UUID
+	SkuIds       []uuid.UUID
+	Meters       []string
+	Amounts      []string
+	Tierings     []string
+	PackageSizes []string
+}
+
+func (q *Queries) InsertPrices(ctx context.Context, db DBTX, arg InsertPricesParams) error {
+	_, err := db.Exec(ctx, insertPrices,
+		arg.VersionID,
+		arg.SkuIds,
+		arg.Meters,
+		arg.Amounts,
+		arg.Tierings,
+		arg.PackageSizes,
+	)
+	return err
+}
+
 const listPriceBooks = `-- name: ListPriceBooks :many
 select id, name, currency, is_default, created_at from price_books
 where $1::uuid is null or id < $1::uuid
@@ -140,6 +241,40 @@ func (q *Queries) ListPriceBooks(ctx context.Context, db DBTX, before *uuid.UUID
 			&i.IsDefault,
 			&i.CreatedAt,
 		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const lockBookAssignments = `-- name: LockBookAssignments :many
+select b.price_book_id, lower(b.during)::timestamptz as from_at, upper_inf(b.during)::boolean as is_open
+from (select o.id from organizations o where o.id = $1 for no key update) as held
+join organization_price_books b on b.org_id = held.id
+order by lower(b.during)
+`
+
+type LockBookAssignmentsRow struct {
+	PriceBookID uuid.UUID
+	FromAt      time.Time
+	IsOpen      bool
+}
+
+// Under the organization row's lock, so that two assignments follow each other.
+func (q *Queries) LockBookAssignments(ctx context.Context, db DBTX, orgID uuid.UUID) ([]LockBookAssignmentsRow, error) {
+	rows, err := db.Query(ctx, lockBookAssignments, orgID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LockBookAssignmentsRow
+	for rows.Next() {
+		var i LockBookAssignmentsRow
+		if err := rows.Scan(&i.PriceBookID, &i.FromAt, &i.IsOpen); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -220,6 +355,47 @@ func (q *Queries) PriceBooks(ctx context.Context, db DBTX, bookIds []uuid.UUID) 
 	return items, nil
 }
 
+const priceStepsOfBooks = `-- name: PriceStepsOfBooks :many
+select s.price_version_id as version_id, s.sku_id, s.meter, coalesce(s.up_to::text, '')::text as up_to, s.amount::text as amount
+from price_versions v join price_steps s on s.price_version_id = v.id
+where v.price_book_id = any($1::uuid[])
+order by s.price_version_id, s.sku_id, s.meter, s.step
+`
+
+type PriceStepsOfBooksRow struct {
+	VersionID uuid.UUID
+	SkuID     uuid.UUID
+	Meter     string
+	UpTo      string
+	Amount    string
+}
+
+func (q *Queries) PriceStepsOfBooks(ctx context.Context, db DBTX, bookIds []uuid.UUID) ([]PriceStepsOfBooksRow, error) {
+	rows, err := db.Query(ctx, priceStepsOfBooks, bookIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PriceStepsOfBooksRow
+	for rows.Next() {
+		var i PriceStepsOfBooksRow
+		if err := rows.Scan(
+			&i.VersionID,
+			&i.SkuID,
+			&i.Meter,
+			&i.UpTo,
+			&i.Amount,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const priceVersions = `-- name: PriceVersions :many
 select id, price_book_id, version, effective_from, created_at from price_versions
 where price_book_id = any($1::uuid[]) order by price_book_id, version
@@ -260,16 +436,18 @@ func (q *Queries) PriceVersions(ctx context.Context, db DBTX, bookIds []uuid.UUI
 }
 
 const pricesOfBooks = `-- name: PricesOfBooks :many
-select v.id as version_id, p.sku_id, p.meter, p.amount::text as amount
+select v.id as version_id, p.sku_id, p.meter, p.amount::text as amount, p.tiering, coalesce(p.package_size::text, '')::text as package_size
 from price_versions v join prices p on p.price_version_id = v.id
 where v.price_book_id = any($1::uuid[])
 `
 
 type PricesOfBooksRow struct {
-	VersionID uuid.UUID
-	SkuID     uuid.UUID
-	Meter     string
-	Amount    string
+	VersionID   uuid.UUID
+	SkuID       uuid.UUID
+	Meter       string
+	Amount      string
+	Tiering     string
+	PackageSize string
 }
 
 func (q *Queries) PricesOfBooks(ctx context.Context, db DBTX, bookIds []uuid.UUID) ([]PricesOfBooksRow, error) {
@@ -286,6 +464,8 @@ func (q *Queries) PricesOfBooks(ctx context.Context, db DBTX, bookIds []uuid.UUI
 			&i.SkuID,
 			&i.Meter,
 			&i.Amount,
+			&i.Tiering,
+			&i.PackageSize,
 		); err != nil {
 			return nil, err
 		}
