@@ -23,6 +23,9 @@ func (w *Worker) loops(ctx context.Context) error {
 		}},
 		{"liveness", 2 * time.Second, w.App.WatchLiveness},
 		{"tidy", 10 * time.Minute, w.App.Tidy},
+		{"burn down", time.Second, w.App.BurnDown},
+		{"accrual", time.Minute, w.App.AccrueAll},
+		{"grant expiry", time.Minute, w.App.ExpireGrants},
 		{"seal", 5 * time.Second, func(ctx context.Context) error {
 			_, err := w.App.SealDue(ctx)
 			return err

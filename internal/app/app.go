@@ -33,6 +33,8 @@ type Deps struct {
 	// Grace is how long after a month its usage may still arrive, in business time;
 	// 0 is DefaultGrace.
 	Grace time.Duration
+	// TopUps charges what standing orders pay into wallets; nil: they wait.
+	TopUps TopUpProvider
 }
 
 // App is the set of use cases of one process. It is safe for concurrent use.

@@ -26,6 +26,9 @@ func (c Caller) actor() string {
 	if c.Kind == auth.Operator {
 		return "operator/" + c.Key.String()
 	}
+	if c.Key.IsZero() {
+		return "system"
+	}
 	return "key/" + c.Key.String()
 }
 

@@ -64,7 +64,7 @@ func (a *App) change(ctx context.Context, c Caller, p id.Project, i id.Instance,
 			return err
 		}
 		if needed {
-			if err := a.mayChange(ctx, m, want, v, row); err != nil {
+			if err := a.mayChange(ctx, t, c, m, want, v, row); err != nil {
 				return err
 			}
 			if err := a.carry(ctx, t, c, want, v, r); err != nil {
@@ -98,7 +98,7 @@ func conflict(detail string) error {
 		Suggest("Read the instance; its actions say what is possible now.")
 }
 
-func (a *App) mayChange(ctx context.Context, m Match, want intent, v instance.View, row store.Instance) error {
+func (a *App) mayChange(ctx context.Context, t *store.OrgTx, c Caller, m Match, want intent, v instance.View, row store.Instance) error {
 	if err := m.check(v.Generation); err != nil {
 		return err
 	}
@@ -106,10 +106,17 @@ func (a *App) mayChange(ctx context.Context, m Match, want intent, v instance.Vi
 		return nil
 	}
 	ok, _, err := a.sellable(ctx, row.Pool, row.SKU.Shape)
-	if err == nil && !ok {
-		err = unavailableOffer("No host of this installation could hold this offer.")
+	if err != nil {
+		return err
 	}
-	return err
+	if !ok {
+		return unavailableOffer("No host of this installation could hold this offer.")
+	}
+	admitted, err := a.admitStart(ctx, t, c, row.Project, row.ID, row.Price)
+	if err != nil {
+		return err
+	}
+	return admitted.keep(ctx, t, row.ID, false)
 }
 
 // carry writes a new intent: the meter stops at this instant, live assignments are

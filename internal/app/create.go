@@ -57,7 +57,7 @@ type EnvVar struct {
 //
 // It fails with resource.not_found for a foreign project, offer.unknown,
 // offer.unavailable (no price, or no hardware that could ever hold it),
-// quota.exceeded, name.taken, state.conflict for a used client_token, and
+// quota.exceeded, budget.exhausted, name.taken, state.conflict for a used client_token, and
 // request.invalid.
 func (a *App) CreateInstance(ctx context.Context, c Caller, in NewInstance) (Instance, error) {
 	if err := in.check(); err != nil {
@@ -90,10 +90,17 @@ func (a *App) CreateInstance(ctx context.Context, c Caller, in NewInstance) (Ins
 		if err := quota.Check(limits, held, ask); err != nil {
 			return err
 		}
+		admitted, err := a.admitStart(ctx, t, c, in.Project, id.Instance{}, *offered.Price)
+		if err != nil {
+			return err
+		}
 		row, err := a.accept(ctx, t, c, in, store.NewInstance{
 			Offer: offered, Simulated: simulated, SSHKeys: keys, Ports: ports,
 		})
 		if err != nil {
+			return err
+		}
+		if err := admitted.keep(ctx, t, row.ID, true); err != nil {
 			return err
 		}
 		out = newInstance(row, nil, InstanceUsage{Cost: money.ZeroExact(row.Price.Currency())})

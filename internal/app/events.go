@@ -93,6 +93,12 @@ func subjectText(e store.EventRow) string {
 		return id.Operation(e.Subject).String()
 	case noun == "invoice":
 		return id.Invoice(e.Subject).String()
+	case noun == "wallet", e.Type == "budget.exhausted":
+		return id.Org(e.Subject).String()
+	case noun == "budget":
+		return id.Budget(e.Subject).String()
+	case noun == "grant":
+		return id.Grant(e.Subject).String()
 	case noun == "instance", !e.Org.IsZero():
 		return id.Instance(e.Subject).String()
 	case noun == "host", ofHost && on == id.Host(e.Subject).String():

@@ -240,7 +240,11 @@ func finalize(ctx context.Context, t *store.SystemTx, v billing.Invoice, basis s
 
 // post writes what follows from an invoice: its journal, the closed period, the event.
 func post(ctx context.Context, t *store.SystemTx, v billing.Invoice) error {
-	journal, err := ledger.ForInvoice(v, ledger.Funding{})
+	funding, err := settleFunding(ctx, t, v)
+	if err != nil {
+		return err
+	}
+	journal, err := ledger.ForInvoice(v, funding)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tranche-cloud/tranche/billing"
-	"github.com/tranche-cloud/tranche/billing/ledger"
 	"github.com/tranche-cloud/tranche/billing/rating"
 	"github.com/tranche-cloud/tranche/internal/id"
 	"github.com/tranche-cloud/tranche/internal/metering"
@@ -228,27 +227,6 @@ func (t *SystemTx) SaveFinalized(ctx context.Context, v billing.Invoice, s billi
 		return constraintFaults["invoices_finalized"]
 	}
 	return nil
-}
-
-// Post writes a journal with its postings; the database checks that they sum to 0.
-func (t *SystemTx) Post(ctx context.Context, j ledger.Journal) error {
-	if err := j.Check(); err != nil {
-		return err
-	}
-	journal := uuid.New()
-	err := t.q.InsertJournal(ctx, t.raw, db.InsertJournalParams{
-		OrgID: uuid.UUID(j.Org), JournalID: journal, Kind: string(j.Kind), ReferenceID: j.Reference,
-		Currency: j.Currency.Code(), EffectiveOn: j.EffectiveOn,
-	})
-	if err != nil {
-		return mapError(err)
-	}
-	p := db.InsertPostingsParams{OrgID: uuid.UUID(j.Org), JournalID: journal, Currency: j.Currency.Code()}
-	for _, x := range j.Postings {
-		p.Accounts = append(p.Accounts, string(x.Account))
-		p.Amounts = append(p.Amounts, x.Amount.Minor())
-	}
-	return mapError(t.q.InsertPostings(ctx, t.raw, p))
 }
 
 // Apart returns ctx outside of any shared transaction: what is done with it

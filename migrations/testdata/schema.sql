@@ -204,6 +204,17 @@ begin
   return new;
 end $$;
 
+CREATE FUNCTION public.ledger_month_open() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'public', 'pg_temp'
+    AS $$
+begin
+  if new.effective_on <= (select closed_through from ledger_books for share) then
+    raise exception 'the month of % is closed', new.effective_on using errcode = 'restrict_violation', constraint = 'ledger_month_open';
+  end if;
+  return new;
+end $$;
+
 CREATE FUNCTION public.lift_usage(p_org uuid, p_subject uuid, p_meter text, p_run integer, p_during tstzrange, p_causes text[]) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'public', 'pg_temp'
@@ -609,6 +620,40 @@ CREATE TABLE public.billing_holds (
 
 ALTER TABLE ONLY public.billing_holds FORCE ROW LEVEL SECURITY;
 
+CREATE TABLE public.budget_alerts (
+    org_id uuid NOT NULL,
+    budget_id uuid NOT NULL,
+    period text NOT NULL,
+    threshold integer NOT NULL,
+    spent_minor bigint NOT NULL,
+    at timestamp with time zone NOT NULL
+);
+
+ALTER TABLE ONLY public.budget_alerts FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.budgets (
+    org_id uuid NOT NULL,
+    id uuid NOT NULL,
+    name text DEFAULT ''::text NOT NULL,
+    scope text NOT NULL,
+    project_id uuid,
+    key_id uuid,
+    amount_minor bigint NOT NULL,
+    currency text NOT NULL,
+    thresholds integer[] DEFAULT '{50,80,100}'::integer[] NOT NULL,
+    hard boolean DEFAULT false NOT NULL,
+    period text DEFAULT ''::text NOT NULL,
+    spent_minor bigint DEFAULT 0 NOT NULL,
+    checked_at timestamp with time zone,
+    created_by text DEFAULT ''::text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT budgets_amount CHECK ((amount_minor > 0)),
+    CONSTRAINT budgets_scope CHECK ((scope = ANY (ARRAY['organization'::text, 'project'::text, 'key'::text]))),
+    CONSTRAINT budgets_subject CHECK ((((scope = 'project'::text) = (project_id IS NOT NULL)) AND ((scope = 'key'::text) = (key_id IS NOT NULL))))
+);
+
+ALTER TABLE ONLY public.budgets FORCE ROW LEVEL SECURITY;
+
 CREATE TABLE public.business_clock (
     one boolean DEFAULT true NOT NULL,
     scale integer DEFAULT 1 NOT NULL,
@@ -743,6 +788,82 @@ CREATE TABLE public.contracts (
 
 ALTER TABLE ONLY public.contracts FORCE ROW LEVEL SECURITY;
 
+CREATE TABLE public.coupon_uses (
+    org_id uuid NOT NULL,
+    code text NOT NULL,
+    grant_id uuid NOT NULL,
+    at timestamp with time zone NOT NULL
+);
+
+ALTER TABLE ONLY public.coupon_uses FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.coupons (
+    code text NOT NULL,
+    name text NOT NULL,
+    amount_minor bigint NOT NULL,
+    currency text NOT NULL,
+    priority integer DEFAULT 0 NOT NULL,
+    valid_until timestamp with time zone,
+    grant_days integer,
+    max_uses integer NOT NULL,
+    uses integer DEFAULT 0 NOT NULL,
+    created_by text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT coupons_amount CHECK ((amount_minor > 0)),
+    CONSTRAINT coupons_code CHECK ((code ~ '^[A-Z0-9-]{4,40}$'::text)),
+    CONSTRAINT coupons_max_uses CHECK ((max_uses > 0)),
+    CONSTRAINT coupons_used_up CHECK (((uses >= 0) AND (uses <= max_uses)))
+);
+
+CREATE TABLE public.credit_grants (
+    org_id uuid NOT NULL,
+    id uuid NOT NULL,
+    kind text NOT NULL,
+    name text NOT NULL,
+    priority integer NOT NULL,
+    expires_at timestamp with time zone,
+    scope jsonb DEFAULT '{}'::jsonb NOT NULL,
+    amount_minor bigint NOT NULL,
+    tax_minor bigint DEFAULT 0 NOT NULL,
+    remaining_minor bigint NOT NULL,
+    currency text NOT NULL,
+    source_id uuid NOT NULL,
+    lapsed_at timestamp with time zone,
+    created_by text DEFAULT ''::text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT credit_grants_amount CHECK ((amount_minor > 0)),
+    CONSTRAINT credit_grants_kind CHECK ((kind = ANY (ARRAY['promo'::text, 'prepaid'::text]))),
+    CONSTRAINT credit_grants_remaining CHECK (((remaining_minor >= 0) AND (remaining_minor <= amount_minor))),
+    CONSTRAINT credit_grants_tax CHECK (((tax_minor >= 0) AND (tax_minor <= amount_minor)))
+);
+
+ALTER TABLE ONLY public.credit_grants FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.credit_uses (
+    org_id uuid NOT NULL,
+    id bigint NOT NULL,
+    grant_id uuid NOT NULL,
+    kind text NOT NULL,
+    period text NOT NULL,
+    close_no integer NOT NULL,
+    amount_minor bigint NOT NULL,
+    reason text NOT NULL,
+    at timestamp with time zone NOT NULL,
+    CONSTRAINT credit_uses_amount CHECK ((amount_minor <> 0)),
+    CONSTRAINT credit_uses_reason CHECK ((reason = ANY (ARRAY['burn'::text, 'invoice'::text, 'credit'::text, 'returned'::text, 'expired'::text])))
+);
+
+ALTER TABLE ONLY public.credit_uses FORCE ROW LEVEL SECURITY;
+
+ALTER TABLE public.credit_uses ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME public.credit_uses_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 CREATE TABLE public.discrepancies (
     org_id uuid NOT NULL,
     id uuid NOT NULL,
@@ -818,6 +939,15 @@ CREATE TABLE public.gpu_bindings (
 );
 
 ALTER TABLE ONLY public.gpu_bindings FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.gpu_costs (
+    gpu_model text NOT NULL,
+    currency text NOT NULL,
+    effective_from timestamp with time zone NOT NULL,
+    per_hour numeric(24,12) NOT NULL,
+    set_by text DEFAULT ''::text NOT NULL,
+    CONSTRAINT gpu_costs_amount CHECK ((per_hour >= (0)::numeric))
+);
 
 CREATE TABLE public.gpu_inventories (
     hash bytea NOT NULL,
@@ -994,6 +1124,14 @@ CREATE TABLE public.installations (
     created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     CONSTRAINT installations_one CHECK (one)
 );
+
+CREATE TABLE public.instance_keys (
+    org_id uuid NOT NULL,
+    instance_id uuid NOT NULL,
+    key_id uuid NOT NULL
+);
+
+ALTER TABLE ONLY public.instance_keys FORCE ROW LEVEL SECURITY;
 
 CREATE TABLE public.instances (
     org_id uuid NOT NULL,
@@ -1205,6 +1343,12 @@ CREATE TABLE public.join_tokens (
     CONSTRAINT join_tokens_max CHECK (((max_hosts >= 1) AND (max_hosts <= 10000)))
 );
 
+CREATE TABLE public.ledger_books (
+    id boolean DEFAULT true NOT NULL,
+    closed_through date DEFAULT '-infinity'::date NOT NULL,
+    CONSTRAINT ledger_books_one CHECK (id)
+);
+
 CREATE TABLE public.ledger_journals (
     org_id uuid NOT NULL,
     id uuid NOT NULL,
@@ -1224,6 +1368,7 @@ CREATE TABLE public.ledger_postings (
     account text NOT NULL,
     amount_minor bigint NOT NULL,
     currency text NOT NULL,
+    document_id uuid,
     CONSTRAINT ledger_postings_nonzero_ok CHECK (((amount_minor >= '-9000000000000000'::bigint) AND (amount_minor <= '9000000000000000'::bigint)))
 );
 
@@ -1272,6 +1417,17 @@ CREATE TABLE public.mode_changes (
     CONSTRAINT mode_changes_epoch CHECK (((status <> 'switching'::text) OR (epoch > 0))),
     CONSTRAINT mode_changes_policy CHECK ((policy = ANY (ARRAY['when_empty'::text, 'drain_by'::text]))),
     CONSTRAINT mode_changes_status CHECK ((status = ANY (ARRAY['draining'::text, 'switching'::text, 'succeeded'::text, 'failed'::text, 'cancelled'::text])))
+);
+
+CREATE TABLE public.month_closes (
+    period text NOT NULL,
+    report bytea NOT NULL,
+    journal_csv bytea NOT NULL,
+    sha256 bytea NOT NULL,
+    closed_by text NOT NULL,
+    closed_at timestamp with time zone NOT NULL,
+    CONSTRAINT month_closes_hash CHECK ((length(sha256) = 32)),
+    CONSTRAINT month_closes_period CHECK ((period ~ '^\d{4}-\d{2}$'::text))
 );
 
 CREATE TABLE public.observed_slices (
@@ -1531,6 +1687,23 @@ CREATE TABLE public.payments (
 
 ALTER TABLE ONLY public.payments FORCE ROW LEVEL SECURITY;
 
+CREATE TABLE public.period_funding (
+    org_id uuid NOT NULL,
+    period text NOT NULL,
+    close_no integer NOT NULL,
+    accrued_minor bigint DEFAULT 0 NOT NULL,
+    burned_minor bigint DEFAULT 0 NOT NULL,
+    excess_minor bigint DEFAULT 0 NOT NULL,
+    outage_minor bigint DEFAULT 0 NOT NULL,
+    accrued_rev integer DEFAULT 0 NOT NULL,
+    burned_rev integer DEFAULT 0 NOT NULL,
+    invoice_id uuid,
+    accrued_at timestamp with time zone,
+    CONSTRAINT period_funding_burned CHECK ((burned_minor >= 0))
+);
+
+ALTER TABLE ONLY public.period_funding FORCE ROW LEVEL SECURITY;
+
 CREATE TABLE public.placement_changes (
     id bigint NOT NULL,
     tx xid8 DEFAULT pg_current_xact_id() NOT NULL,
@@ -1615,6 +1788,16 @@ CREATE TABLE public.projects (
 );
 
 ALTER TABLE ONLY public.projects FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.promo_holds (
+    org_id uuid NOT NULL,
+    grant_id uuid NOT NULL,
+    period text NOT NULL,
+    amount_minor bigint NOT NULL,
+    CONSTRAINT promo_holds_amount CHECK ((amount_minor > 0))
+);
+
+ALTER TABLE ONLY public.promo_holds FORCE ROW LEVEL SECURITY;
 
 CREATE TABLE public.provider_events (
     provider text NOT NULL,
@@ -1816,6 +1999,22 @@ CREATE TABLE public.statement_lines (
     CONSTRAINT statement_lines_state CHECK ((state = ANY (ARRAY['queued'::text, 'matched'::text, 'returned'::text])))
 );
 
+CREATE TABLE public.top_ups (
+    org_id uuid NOT NULL,
+    id uuid NOT NULL,
+    period text NOT NULL,
+    amount_minor bigint NOT NULL,
+    currency text NOT NULL,
+    status text DEFAULT 'pending'::text NOT NULL,
+    tries integer DEFAULT 0 NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    ended_at timestamp with time zone,
+    CONSTRAINT top_ups_amount CHECK ((amount_minor > 0)),
+    CONSTRAINT top_ups_status CHECK ((status = ANY (ARRAY['pending'::text, 'ordered'::text, 'done'::text, 'failed'::text])))
+);
+
+ALTER TABLE ONLY public.top_ups FORCE ROW LEVEL SECURITY;
+
 CREATE TABLE public.usage_checkpoints (
     org_id uuid NOT NULL,
     assignment_id uuid NOT NULL,
@@ -1828,6 +2027,42 @@ CREATE TABLE public.usage_checkpoints (
 );
 
 ALTER TABLE ONLY public.usage_checkpoints FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.wallet_claims (
+    org_id uuid NOT NULL,
+    instance_id uuid NOT NULL,
+    project_id uuid NOT NULL,
+    key_id uuid NOT NULL,
+    amount numeric(24,12) NOT NULL,
+    CONSTRAINT wallet_claims_amount CHECK ((amount >= (0)::numeric))
+);
+
+ALTER TABLE ONLY public.wallet_claims FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.wallets (
+    org_id uuid NOT NULL,
+    currency text NOT NULL,
+    mode text DEFAULT 'postpaid'::text NOT NULL,
+    prepaid_minor bigint DEFAULT 0 NOT NULL,
+    promo_minor bigint DEFAULT 0 NOT NULL,
+    promo_held_minor bigint DEFAULT 0 NOT NULL,
+    tax_ppm bigint DEFAULT 0 NOT NULL,
+    topup_threshold_minor bigint,
+    topup_amount_minor bigint,
+    topup_monthly_max_minor bigint,
+    ticked_at timestamp with time zone,
+    next_tick_at timestamp with time zone DEFAULT '1970-01-01 00:00:00+00'::timestamp with time zone NOT NULL,
+    exhausted_at timestamp with time zone,
+    revision bigint DEFAULT 1 NOT NULL,
+    CONSTRAINT wallets_mode CHECK ((mode = ANY (ARRAY['postpaid'::text, 'prepaid'::text]))),
+    CONSTRAINT wallets_prepaid_not_negative CHECK ((prepaid_minor >= 0)),
+    CONSTRAINT wallets_promo_not_negative CHECK ((promo_minor >= 0)),
+    CONSTRAINT wallets_tax CHECK (((tax_ppm >= 0) AND (tax_ppm <= 1000000))),
+    CONSTRAINT wallets_topup CHECK ((num_nulls(topup_threshold_minor, topup_amount_minor, topup_monthly_max_minor) = ANY (ARRAY[0, 3]))),
+    CONSTRAINT wallets_topup_amount CHECK ((topup_amount_minor > 0))
+);
+
+ALTER TABLE ONLY public.wallets FORCE ROW LEVEL SECURITY;
 
 ALTER TABLE ONLY public.api_keys
     ADD CONSTRAINT api_keys_id UNIQUE (id);
@@ -1855,6 +2090,15 @@ ALTER TABLE ONLY public.billing_accounts
 
 ALTER TABLE ONLY public.billing_holds
     ADD CONSTRAINT billing_holds_pkey PRIMARY KEY (org_id, invoice_id);
+
+ALTER TABLE ONLY public.budget_alerts
+    ADD CONSTRAINT budget_alerts_pkey PRIMARY KEY (org_id, budget_id, period, threshold);
+
+ALTER TABLE ONLY public.budgets
+    ADD CONSTRAINT budgets_id UNIQUE (id);
+
+ALTER TABLE ONLY public.budgets
+    ADD CONSTRAINT budgets_pkey PRIMARY KEY (org_id, id);
 
 ALTER TABLE ONLY public.business_clock
     ADD CONSTRAINT business_clock_pkey PRIMARY KEY (one);
@@ -1896,6 +2140,24 @@ ALTER TABLE ONLY public.contracts
 ALTER TABLE ONLY public.contracts
     ADD CONSTRAINT contracts_pkey PRIMARY KEY (org_id, id);
 
+ALTER TABLE ONLY public.coupon_uses
+    ADD CONSTRAINT coupon_uses_pkey PRIMARY KEY (org_id, code);
+
+ALTER TABLE ONLY public.coupons
+    ADD CONSTRAINT coupons_pkey PRIMARY KEY (code);
+
+ALTER TABLE ONLY public.credit_grants
+    ADD CONSTRAINT credit_grants_id UNIQUE (id);
+
+ALTER TABLE ONLY public.credit_grants
+    ADD CONSTRAINT credit_grants_pkey PRIMARY KEY (org_id, id);
+
+ALTER TABLE ONLY public.credit_grants
+    ADD CONSTRAINT credit_grants_source UNIQUE (source_id);
+
+ALTER TABLE ONLY public.credit_uses
+    ADD CONSTRAINT credit_uses_pkey PRIMARY KEY (org_id, id);
+
 ALTER TABLE ONLY public.discrepancies
     ADD CONSTRAINT discrepancies_once UNIQUE (org_id, subject_id, meter, during);
 
@@ -1916,6 +2178,9 @@ ALTER TABLE ONLY public.gpu_bindings
 
 ALTER TABLE ONLY public.gpu_bindings
     ADD CONSTRAINT gpu_bindings_pkey PRIMARY KEY (gpu_id);
+
+ALTER TABLE ONLY public.gpu_costs
+    ADD CONSTRAINT gpu_costs_pkey PRIMARY KEY (gpu_model, currency, effective_from);
 
 ALTER TABLE ONLY public.gpu_inventories
     ADD CONSTRAINT gpu_inventories_pkey PRIMARY KEY (hash);
@@ -1961,6 +2226,9 @@ ALTER TABLE ONLY public.idempotency_keys
 
 ALTER TABLE ONLY public.installations
     ADD CONSTRAINT installations_pkey PRIMARY KEY (one);
+
+ALTER TABLE ONLY public.instance_keys
+    ADD CONSTRAINT instance_keys_pkey PRIMARY KEY (org_id, instance_id);
 
 ALTER TABLE ONLY public.instances
     ADD CONSTRAINT instances_client_token UNIQUE (org_id, client_token);
@@ -2010,6 +2278,9 @@ ALTER TABLE ONLY public.join_tokens
 ALTER TABLE ONLY public.join_tokens
     ADD CONSTRAINT join_tokens_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY public.ledger_books
+    ADD CONSTRAINT ledger_books_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY public.ledger_journals
     ADD CONSTRAINT ledger_journals_id UNIQUE (id);
 
@@ -2030,6 +2301,9 @@ ALTER TABLE ONLY public.liveness_writers
 
 ALTER TABLE ONLY public.mode_changes
     ADD CONSTRAINT mode_changes_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY public.month_closes
+    ADD CONSTRAINT month_closes_pkey PRIMARY KEY (period);
 
 ALTER TABLE ONLY public.observed_slices
     ADD CONSTRAINT observed_slices_pkey PRIMARY KEY (host_id, slice_key);
@@ -2106,6 +2380,9 @@ ALTER TABLE ONLY public.payments
 ALTER TABLE ONLY public.payments
     ADD CONSTRAINT payments_pkey PRIMARY KEY (org_id, id);
 
+ALTER TABLE ONLY public.period_funding
+    ADD CONSTRAINT period_funding_pkey PRIMARY KEY (org_id, period, close_no);
+
 ALTER TABLE ONLY public.placement_changes
     ADD CONSTRAINT placement_changes_pkey PRIMARY KEY (tx, id);
 
@@ -2141,6 +2418,9 @@ ALTER TABLE ONLY public.projects
 
 ALTER TABLE ONLY public.projects
     ADD CONSTRAINT projects_pkey PRIMARY KEY (org_id, id);
+
+ALTER TABLE ONLY public.promo_holds
+    ADD CONSTRAINT promo_holds_pkey PRIMARY KEY (org_id, grant_id, period);
 
 ALTER TABLE ONLY public.provider_events
     ADD CONSTRAINT provider_events_pkey PRIMARY KEY (provider, event_id);
@@ -2199,6 +2479,12 @@ ALTER TABLE ONLY public.statement_lines
 ALTER TABLE ONLY public.statement_lines
     ADD CONSTRAINT statement_lines_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY public.top_ups
+    ADD CONSTRAINT top_ups_id UNIQUE (id);
+
+ALTER TABLE ONLY public.top_ups
+    ADD CONSTRAINT top_ups_pkey PRIMARY KEY (org_id, id);
+
 ALTER TABLE ONLY public.usage_checkpoints
     ADD CONSTRAINT usage_checkpoints_pkey PRIMARY KEY (org_id, assignment_id, hour);
 
@@ -2220,6 +2506,12 @@ ALTER TABLE ONLY public.usage_segments
 ALTER TABLE ONLY public.usage_segments
     ADD CONSTRAINT usage_segments_seq UNIQUE (org_id, subject_id, meter, seq);
 
+ALTER TABLE ONLY public.wallet_claims
+    ADD CONSTRAINT wallet_claims_pkey PRIMARY KEY (org_id, instance_id);
+
+ALTER TABLE ONLY public.wallets
+    ADD CONSTRAINT wallets_pkey PRIMARY KEY (org_id);
+
 CREATE INDEX approvals_list ON public.approvals USING btree (id DESC);
 
 CREATE UNIQUE INDEX approvals_one_live ON public.approvals USING btree (kind, body_hash, requested_by) WHERE (state = ANY (ARRAY['pending'::text, 'approved'::text]));
@@ -2238,6 +2530,12 @@ CREATE INDEX claim_slots_by_gpu ON public.claim_slots USING btree (gpu_id);
 
 CREATE INDEX claims_by_host ON public.claims USING btree (host_id);
 
+CREATE INDEX credit_grants_expiry ON public.credit_grants USING btree (expires_at) WHERE ((lapsed_at IS NULL) AND (expires_at IS NOT NULL));
+
+CREATE INDEX credit_uses_by_grant ON public.credit_uses USING btree (org_id, grant_id);
+
+CREATE INDEX credit_uses_period ON public.credit_uses USING btree (org_id, period, close_no, id);
+
 CREATE INDEX discrepancies_list ON public.discrepancies USING btree (id DESC);
 
 CREATE INDEX discrepancies_open ON public.discrepancies USING btree (org_id, billing_period) WHERE (status = 'open'::text);
@@ -2255,6 +2553,8 @@ CREATE INDEX host_ports_by_claim ON public.host_ports USING btree (claim_id);
 CREATE INDEX hosts_wake ON public.hosts USING btree (next_wake_at) WHERE (next_wake_at IS NOT NULL);
 
 CREATE INDEX idempotency_keys_age ON public.idempotency_keys USING btree (created_at);
+
+CREATE INDEX instance_keys_key ON public.instance_keys USING btree (org_id, key_id);
 
 CREATE INDEX instances_by_registry_login ON public.instances USING btree (org_id, registry_login_id) WHERE (registry_login_id IS NOT NULL);
 
@@ -2281,6 +2581,10 @@ CREATE INDEX invoice_runs_wake ON public.invoice_runs USING btree (next_wake_at)
 CREATE INDEX invoice_write_offs_by_invoice ON public.invoice_write_offs USING btree (org_id, invoice_id);
 
 CREATE UNIQUE INDEX invoices_billed_once ON public.invoices USING btree (org_id, period, close_no) WHERE (live AND (kind = 'usage'::text));
+
+CREATE INDEX ledger_journals_day ON public.ledger_journals USING btree (effective_on);
+
+CREATE INDEX ledger_postings_document ON public.ledger_postings USING btree (org_id, document_id) WHERE (document_id IS NOT NULL);
 
 CREATE UNIQUE INDEX mode_changes_open ON public.mode_changes USING btree (gpu_id) WHERE (status = ANY (ARRAY['draining'::text, 'switching'::text]));
 
@@ -2340,6 +2644,8 @@ CREATE UNIQUE INDEX ssh_authorities_current ON public.ssh_authorities USING btre
 
 CREATE INDEX statement_lines_by_state ON public.statement_lines USING btree (state, id);
 
+CREATE UNIQUE INDEX top_ups_one_open ON public.top_ups USING btree (org_id) WHERE (status = ANY (ARRAY['pending'::text, 'ordered'::text]));
+
 CREATE INDEX usage_checkpoints_age ON public.usage_checkpoints USING btree (hour);
 
 CREATE INDEX usage_checkpoints_instance ON public.usage_checkpoints USING btree (org_id, instance_id, hour);
@@ -2355,6 +2661,8 @@ CREATE INDEX usage_segments_period ON public.usage_segments USING btree (org_id,
 CREATE INDEX usage_segments_spot ON public.usage_segments USING btree (org_id, region, sku_id) WHERE (pricing_kind = 'spot'::text);
 
 CREATE INDEX usage_segments_subject ON public.usage_segments USING btree (org_id, subject_id, meter, seq);
+
+CREATE INDEX wallets_due ON public.wallets USING btree (next_tick_at);
 
 CREATE TRIGGER audit_log_immutable BEFORE DELETE OR UPDATE ON public.audit_log FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
 
@@ -2381,6 +2689,14 @@ CREATE TRIGGER contract_terms_no_truncate BEFORE TRUNCATE ON public.contract_ter
 CREATE TRIGGER contracts_ends BEFORE DELETE OR UPDATE ON public.contracts FOR EACH ROW EXECUTE FUNCTION public.ends_early_only();
 
 CREATE TRIGGER contracts_no_truncate BEFORE TRUNCATE ON public.contracts FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER credit_uses_immutable BEFORE DELETE OR UPDATE ON public.credit_uses FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER credit_uses_no_truncate BEFORE TRUNCATE ON public.credit_uses FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER gpu_costs_immutable BEFORE DELETE OR UPDATE ON public.gpu_costs FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER gpu_costs_no_truncate BEFORE TRUNCATE ON public.gpu_costs FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
 
 CREATE TRIGGER gpu_inventories_immutable BEFORE DELETE OR UPDATE ON public.gpu_inventories FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
 
@@ -2410,6 +2726,8 @@ CREATE TRIGGER ledger_journals_immutable BEFORE DELETE OR UPDATE ON public.ledge
 
 CREATE TRIGGER ledger_journals_no_truncate BEFORE TRUNCATE ON public.ledger_journals FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
 
+CREATE TRIGGER ledger_month_open BEFORE INSERT ON public.ledger_journals FOR EACH ROW EXECUTE FUNCTION public.ledger_month_open();
+
 CREATE TRIGGER ledger_postings_immutable BEFORE DELETE OR UPDATE ON public.ledger_postings FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
 
 CREATE TRIGGER ledger_postings_no_truncate BEFORE TRUNCATE ON public.ledger_postings FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
@@ -2417,6 +2735,10 @@ CREATE TRIGGER ledger_postings_no_truncate BEFORE TRUNCATE ON public.ledger_post
 CREATE TRIGGER line_subjects_guard BEFORE INSERT OR DELETE OR UPDATE ON public.line_subjects FOR EACH ROW EXECUTE FUNCTION public.invoice_parts_guard();
 
 CREATE TRIGGER line_subjects_no_truncate BEFORE TRUNCATE ON public.line_subjects FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER month_closes_immutable BEFORE DELETE OR UPDATE ON public.month_closes FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER month_closes_no_truncate BEFORE TRUNCATE ON public.month_closes FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
 
 CREATE TRIGGER organization_price_books_ends BEFORE DELETE OR UPDATE ON public.organization_price_books FOR EACH ROW EXECUTE FUNCTION public.ends_early_only();
 
@@ -2475,6 +2797,15 @@ ALTER TABLE ONLY public.assignments
 ALTER TABLE ONLY public.billing_holds
     ADD CONSTRAINT billing_holds_invoice FOREIGN KEY (org_id, invoice_id) REFERENCES public.invoices(org_id, id);
 
+ALTER TABLE ONLY public.budget_alerts
+    ADD CONSTRAINT budget_alerts_budget FOREIGN KEY (org_id, budget_id) REFERENCES public.budgets(org_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY public.budgets
+    ADD CONSTRAINT budgets_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
+
+ALTER TABLE ONLY public.budgets
+    ADD CONSTRAINT budgets_project FOREIGN KEY (org_id, project_id) REFERENCES public.projects(org_id, id);
+
 ALTER TABLE ONLY public.cells
     ADD CONSTRAINT cells_region FOREIGN KEY (region_id) REFERENCES public.regions(id);
 
@@ -2516,6 +2847,18 @@ ALTER TABLE ONLY public.contract_terms
 
 ALTER TABLE ONLY public.contracts
     ADD CONSTRAINT contracts_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
+
+ALTER TABLE ONLY public.coupon_uses
+    ADD CONSTRAINT coupon_uses_coupon FOREIGN KEY (code) REFERENCES public.coupons(code);
+
+ALTER TABLE ONLY public.coupon_uses
+    ADD CONSTRAINT coupon_uses_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
+
+ALTER TABLE ONLY public.credit_grants
+    ADD CONSTRAINT credit_grants_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
+
+ALTER TABLE ONLY public.credit_uses
+    ADD CONSTRAINT credit_uses_grant FOREIGN KEY (org_id, grant_id) REFERENCES public.credit_grants(org_id, id);
 
 ALTER TABLE ONLY public.discrepancies
     ADD CONSTRAINT discrepancies_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
@@ -2567,6 +2910,9 @@ ALTER TABLE ONLY public.hosts
 
 ALTER TABLE ONLY public.hosts
     ADD CONSTRAINT hosts_pool FOREIGN KEY (pool_id) REFERENCES public.pools(id);
+
+ALTER TABLE ONLY public.instance_keys
+    ADD CONSTRAINT instance_keys_instance FOREIGN KEY (org_id, instance_id) REFERENCES public.instances(org_id, id);
 
 ALTER TABLE ONLY public.instances
     ADD CONSTRAINT instances_cell FOREIGN KEY (cell_id) REFERENCES public.cells(id);
@@ -2694,6 +3040,9 @@ ALTER TABLE ONLY public.payment_refunds
 ALTER TABLE ONLY public.payments
     ADD CONSTRAINT payments_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
 
+ALTER TABLE ONLY public.period_funding
+    ADD CONSTRAINT period_funding_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
+
 ALTER TABLE ONLY public.placement_changes
     ADD CONSTRAINT placement_changes_cell FOREIGN KEY (cell_id) REFERENCES public.cells(id);
 
@@ -2714,6 +3063,9 @@ ALTER TABLE ONLY public.prices
 
 ALTER TABLE ONLY public.projects
     ADD CONSTRAINT projects_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
+
+ALTER TABLE ONLY public.promo_holds
+    ADD CONSTRAINT promo_holds_grant FOREIGN KEY (org_id, grant_id) REFERENCES public.credit_grants(org_id, id);
 
 ALTER TABLE ONLY public.quota_claims
     ADD CONSTRAINT quota_claims_instance FOREIGN KEY (org_id, instance_id) REFERENCES public.instances(org_id, id);
@@ -2766,6 +3118,9 @@ ALTER TABLE ONLY public.spot_prices
 ALTER TABLE ONLY public.statement_lines
     ADD CONSTRAINT statement_lines_org FOREIGN KEY (matched_org) REFERENCES public.organizations(id);
 
+ALTER TABLE ONLY public.top_ups
+    ADD CONSTRAINT top_ups_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
+
 ALTER TABLE ONLY public.usage_checkpoints
     ADD CONSTRAINT usage_checkpoints_assignment FOREIGN KEY (org_id, assignment_id) REFERENCES public.assignments(org_id, id);
 
@@ -2786,6 +3141,12 @@ ALTER TABLE ONLY public.usage_segments
 
 ALTER TABLE ONLY public.usage_segments
     ADD CONSTRAINT usage_segments_version FOREIGN KEY (locked_price_version_id) REFERENCES public.price_versions(id);
+
+ALTER TABLE ONLY public.wallet_claims
+    ADD CONSTRAINT wallet_claims_instance FOREIGN KEY (org_id, instance_id) REFERENCES public.instances(org_id, id);
+
+ALTER TABLE ONLY public.wallets
+    ADD CONSTRAINT wallets_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
 
 ALTER TABLE public.api_keys ENABLE ROW LEVEL SECURITY;
 
@@ -2816,6 +3177,18 @@ ALTER TABLE public.billing_holds ENABLE ROW LEVEL SECURITY;
 CREATE POLICY billing_holds_org ON public.billing_holds TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
 
 CREATE POLICY billing_holds_system ON public.billing_holds TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.budget_alerts ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY budget_alerts_org ON public.budget_alerts TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY budget_alerts_system ON public.budget_alerts TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.budgets ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY budgets_org ON public.budgets TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY budgets_system ON public.budgets TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
 
 ALTER TABLE public.claim_cells ENABLE ROW LEVEL SECURITY;
 
@@ -2852,6 +3225,24 @@ ALTER TABLE public.contracts ENABLE ROW LEVEL SECURITY;
 CREATE POLICY contracts_org ON public.contracts TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
 
 CREATE POLICY contracts_system ON public.contracts TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.coupon_uses ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY coupon_uses_org ON public.coupon_uses TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY coupon_uses_system ON public.coupon_uses TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.credit_grants ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY credit_grants_org ON public.credit_grants TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY credit_grants_system ON public.credit_grants TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.credit_uses ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY credit_uses_org ON public.credit_uses TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY credit_uses_system ON public.credit_uses TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
 
 ALTER TABLE public.discrepancies ENABLE ROW LEVEL SECURITY;
 
@@ -2894,6 +3285,12 @@ ALTER TABLE public.idempotency_keys ENABLE ROW LEVEL SECURITY;
 CREATE POLICY idempotency_keys_org ON public.idempotency_keys TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
 
 CREATE POLICY idempotency_keys_system ON public.idempotency_keys TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.instance_keys ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY instance_keys_org ON public.instance_keys TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY instance_keys_system ON public.instance_keys TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
 
 ALTER TABLE public.instances ENABLE ROW LEVEL SECURITY;
 
@@ -3009,11 +3406,23 @@ CREATE POLICY payments_org ON public.payments TO tranche_org USING ((org_id = (N
 
 CREATE POLICY payments_system ON public.payments TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
 
+ALTER TABLE public.period_funding ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY period_funding_org ON public.period_funding TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY period_funding_system ON public.period_funding TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
 ALTER TABLE public.projects ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY projects_org ON public.projects TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
 
 CREATE POLICY projects_system ON public.projects TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.promo_holds ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY promo_holds_org ON public.promo_holds TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY promo_holds_system ON public.promo_holds TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
 
 ALTER TABLE public.quota_claims ENABLE ROW LEVEL SECURITY;
 
@@ -3057,6 +3466,12 @@ CREATE POLICY slice_samples_org ON public.slice_samples TO tranche_org USING ((o
 
 CREATE POLICY slice_samples_system ON public.slice_samples TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
 
+ALTER TABLE public.top_ups ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY top_ups_org ON public.top_ups TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY top_ups_system ON public.top_ups TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
 ALTER TABLE public.usage_checkpoints ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY usage_checkpoints_org ON public.usage_checkpoints TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
@@ -3074,6 +3489,18 @@ ALTER TABLE public.usage_segments ENABLE ROW LEVEL SECURITY;
 CREATE POLICY usage_segments_org ON public.usage_segments TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
 
 CREATE POLICY usage_segments_system ON public.usage_segments TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.wallet_claims ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY wallet_claims_org ON public.wallet_claims TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY wallet_claims_system ON public.wallet_claims TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.wallets ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY wallets_org ON public.wallets TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY wallets_system ON public.wallets TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
 
 GRANT USAGE ON SCHEMA public TO tranche;
 GRANT USAGE ON SCHEMA public TO tranche_org;
@@ -3204,6 +3631,12 @@ GRANT SELECT ON TABLE public.billing_accounts TO tranche_org;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.billing_holds TO tranche_system;
 GRANT SELECT ON TABLE public.billing_holds TO tranche_org;
 
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.budget_alerts TO tranche_system;
+GRANT SELECT ON TABLE public.budget_alerts TO tranche_org;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.budgets TO tranche_system;
+GRANT SELECT ON TABLE public.budgets TO tranche_org;
+
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.business_clock TO tranche_system;
 GRANT SELECT ON TABLE public.business_clock TO tranche_org;
 
@@ -3239,6 +3672,17 @@ GRANT UPDATE(ended_by) ON TABLE public.contracts TO tranche_system;
 
 GRANT UPDATE(revision) ON TABLE public.contracts TO tranche_system;
 
+GRANT SELECT,INSERT,UPDATE ON TABLE public.coupon_uses TO tranche_system;
+GRANT SELECT ON TABLE public.coupon_uses TO tranche_org;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE public.coupons TO tranche_system;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE public.credit_grants TO tranche_system;
+GRANT SELECT ON TABLE public.credit_grants TO tranche_org;
+
+GRANT SELECT,INSERT ON TABLE public.credit_uses TO tranche_system;
+GRANT SELECT ON TABLE public.credit_uses TO tranche_org;
+
 GRANT SELECT,INSERT,UPDATE ON TABLE public.discrepancies TO tranche_system;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.dunning_schedules TO tranche_system;
@@ -3253,6 +3697,8 @@ GRANT USAGE ON SEQUENCE public.events_id_seq TO tranche_system;
 GRANT USAGE ON SEQUENCE public.events_id_seq TO tranche_org;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.gpu_bindings TO tranche_system;
+
+GRANT SELECT,INSERT ON TABLE public.gpu_costs TO tranche_system;
 
 GRANT SELECT,INSERT ON TABLE public.gpu_inventories TO tranche_system;
 
@@ -3288,6 +3734,9 @@ GRANT UPDATE(body) ON TABLE public.idempotency_keys TO tranche_org;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.installations TO tranche_system;
 GRANT SELECT ON TABLE public.installations TO tranche_org;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.instance_keys TO tranche_system;
+GRANT SELECT,INSERT ON TABLE public.instance_keys TO tranche_org;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.instances TO tranche_system;
 GRANT SELECT,INSERT ON TABLE public.instances TO tranche_org;
@@ -3355,9 +3804,13 @@ GRANT SELECT ON TABLE public.invoices TO tranche_org;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.join_tokens TO tranche_system;
 
+GRANT SELECT,UPDATE ON TABLE public.ledger_books TO tranche_system;
+
 GRANT SELECT,INSERT ON TABLE public.ledger_journals TO tranche_system;
+GRANT SELECT ON TABLE public.ledger_journals TO tranche_org;
 
 GRANT SELECT,INSERT ON TABLE public.ledger_postings TO tranche_system;
+GRANT SELECT ON TABLE public.ledger_postings TO tranche_org;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.line_subjects TO tranche_system;
 GRANT SELECT ON TABLE public.line_subjects TO tranche_org;
@@ -3365,6 +3818,8 @@ GRANT SELECT ON TABLE public.line_subjects TO tranche_org;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.liveness_writers TO tranche_system;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.mode_changes TO tranche_system;
+
+GRANT SELECT,INSERT ON TABLE public.month_closes TO tranche_system;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.observed_slices TO tranche_system;
 
@@ -3422,6 +3877,9 @@ GRANT SELECT ON TABLE public.payment_refunds TO tranche_org;
 GRANT SELECT,INSERT,UPDATE ON TABLE public.payments TO tranche_system;
 GRANT SELECT ON TABLE public.payments TO tranche_org;
 
+GRANT SELECT,INSERT,UPDATE ON TABLE public.period_funding TO tranche_system;
+GRANT SELECT ON TABLE public.period_funding TO tranche_org;
+
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.placement_changes TO tranche_system;
 
 GRANT USAGE ON SEQUENCE public.placement_changes_id_seq TO tranche_system;
@@ -3444,6 +3902,9 @@ GRANT SELECT ON TABLE public.prices TO tranche_org;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.projects TO tranche_system;
 GRANT SELECT,INSERT ON TABLE public.projects TO tranche_org;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.promo_holds TO tranche_system;
+GRANT SELECT ON TABLE public.promo_holds TO tranche_org;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.provider_events TO tranche_system;
 
@@ -3502,6 +3963,19 @@ GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.ssh_authorities TO tranche_sys
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.statement_lines TO tranche_system;
 
+GRANT SELECT,INSERT,UPDATE ON TABLE public.top_ups TO tranche_system;
+GRANT SELECT ON TABLE public.top_ups TO tranche_org;
+
 GRANT SELECT ON TABLE public.usage_checkpoints TO tranche_org;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.usage_checkpoints TO tranche_system;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.wallet_claims TO tranche_system;
+GRANT SELECT,INSERT ON TABLE public.wallet_claims TO tranche_org;
+
+GRANT UPDATE(amount) ON TABLE public.wallet_claims TO tranche_org;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE public.wallets TO tranche_system;
+GRANT SELECT ON TABLE public.wallets TO tranche_org;
+
+GRANT UPDATE(next_tick_at) ON TABLE public.wallets TO tranche_org;
 

@@ -97,16 +97,6 @@ returning last, last_at::timestamptz as last_at;
 update invoices set status = 'open', series = @series, number = @number, finalized_at = @finalized_at
 where org_id = @org_id and id = @invoice_id and status = 'draft';
 
--- name: InsertJournal :exec
-insert into ledger_journals (org_id, id, kind, reference_id, currency, effective_on)
-values (@org_id, @journal_id, @kind, @reference_id, @currency, cast(@effective_on::timestamptz as date));
-
--- name: InsertPostings :exec
-insert into ledger_postings (org_id, journal_id, line_no, account, amount_minor, currency)
-select @org_id, @journal_id, t.line_no, t.account, t.amount_minor, @currency
-from (select generate_subscripts(@accounts::text[], 1) as line_no, unnest(@accounts::text[]) as account,
-  unnest(@amounts::bigint[]) as amount_minor) as t;
-
 -- name: GetInvoice :one
 select org_id, id, period_from, period_to, close_no, status, number, currency, seller, buyer, subtotal_minor, tax_minor, total_minor,
   content_hash, created_at, finalized_at

@@ -317,32 +317,6 @@ func (q *Queries) InsertInvoiceTax(ctx context.Context, db DBTX, arg InsertInvoi
 	return err
 }
 
-const insertJournal = `-- name: InsertJournal :exec
-insert into ledger_journals (org_id, id, kind, reference_id, currency, effective_on)
-values ($1, $2, $3, $4, $5, cast($6::timestamptz as date))
-`
-
-type InsertJournalParams struct {
-	OrgID       uuid.UUID
-	JournalID   uuid.UUID
-	Kind        string
-	ReferenceID uuid.UUID
-	Currency    string
-	EffectiveOn time.Time
-}
-
-func (q *Queries) InsertJournal(ctx context.Context, db DBTX, arg InsertJournalParams) error {
-	_, err := db.Exec(ctx, insertJournal,
-		arg.OrgID,
-		arg.JournalID,
-		arg.Kind,
-		arg.ReferenceID,
-		arg.Currency,
-		arg.EffectiveOn,
-	)
-	return err
-}
-
 const insertLineSubjects = `-- name: InsertLineSubjects :exec
 insert into line_subjects (org_id, invoice_id, line_no, subject_id, subject_name, quantity, segment_count, amount_minor, hash)
 select $1, $2, $3, t.subject_id, t.subject_name, t.quantity::numeric, t.segment_count, t.amount_minor, t.hash
@@ -374,32 +348,6 @@ func (q *Queries) InsertLineSubjects(ctx context.Context, db DBTX, arg InsertLin
 		arg.SegmentCounts,
 		arg.Amounts,
 		arg.Hashes,
-	)
-	return err
-}
-
-const insertPostings = `-- name: InsertPostings :exec
-insert into ledger_postings (org_id, journal_id, line_no, account, amount_minor, currency)
-select $1, $2, t.line_no, t.account, t.amount_minor, $3
-from (select generate_subscripts($4::text[], 1) as line_no, unnest($4::text[]) as account,
-  unnest($5::bigint[]) as amount_minor) as t
-`
-
-type InsertPostingsParams struct {
-	OrgID     uuid.UUID
-	JournalID uuid.UUID
-	Currency  string
-	Accounts  []string
-	Amounts   []int64
-}
-
-func (q *Queries) InsertPostings(ctx context.Context, db DBTX, arg InsertPostingsParams) error {
-	_, err := db.Exec(ctx, insertPostings,
-		arg.OrgID,
-		arg.JournalID,
-		arg.Currency,
-		arg.Accounts,
-		arg.Amounts,
 	)
 	return err
 }

@@ -36,6 +36,42 @@ type ApprovalRule struct {
 	UpdatedAt  time.Time
 }
 
+type Budget struct {
+	OrgID       uuid.UUID
+	ID          uuid.UUID
+	Name        string
+	Scope       string
+	ProjectID   *uuid.UUID
+	KeyID       *uuid.UUID
+	AmountMinor int64
+	Currency    string
+	Thresholds  []int32
+	Hard        bool
+	Period      string
+	SpentMinor  int64
+	CheckedAt   *time.Time
+	CreatedBy   string
+	CreatedAt   time.Time
+}
+
+type CreditGrant struct {
+	OrgID          uuid.UUID
+	ID             uuid.UUID
+	Kind           string
+	Name           string
+	Priority       int32
+	ExpiresAt      *time.Time
+	Scope          []byte
+	AmountMinor    int64
+	TaxMinor       int64
+	RemainingMinor int64
+	Currency       string
+	SourceID       uuid.UUID
+	LapsedAt       *time.Time
+	CreatedBy      string
+	CreatedAt      time.Time
+}
+
 type Gpu struct {
 	ID            uuid.UUID
 	HostID        uuid.UUID
@@ -308,6 +344,20 @@ type PaymentRefund struct {
 	Revision    int64
 }
 
+type PeriodFunding struct {
+	OrgID        uuid.UUID
+	Period       string
+	CloseNo      int32
+	AccruedMinor int64
+	BurnedMinor  int64
+	ExcessMinor  int64
+	OutageMinor  int64
+	AccruedRev   int32
+	BurnedRev    int32
+	InvoiceID    *uuid.UUID
+	AccruedAt    *time.Time
+}
+
 type PriceBook struct {
 	ID        uuid.UUID
 	Name      string
@@ -398,4 +448,21 @@ type StatementLine struct {
 	ImportedAt  time.Time
 	DecidedAt   *time.Time
 	Revision    int64
+}
+
+type Wallet struct {
+	OrgID                uuid.UUID
+	Currency             string
+	Mode                 string
+	PrepaidMinor         int64
+	PromoMinor           int64
+	PromoHeldMinor       int64
+	TaxPpm               int64
+	TopupThresholdMinor  *int64
+	TopupAmountMinor     *int64
+	TopupMonthlyMaxMinor *int64
+	TickedAt             *time.Time
+	NextTickAt           time.Time
+	ExhaustedAt          *time.Time
+	Revision             int64
 }
