@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tranche-cloud/tranche/billing"
+	"github.com/tranche-cloud/tranche/internal/id"
 	"github.com/tranche-cloud/tranche/internal/metering"
 	"github.com/tranche-cloud/tranche/internal/money"
 )
@@ -57,6 +58,7 @@ func randomPrice(t *rapid.T) string {
 func (m *maker) randomLine(t *rapid.T, credit bool) {
 	l := gpu(rapid.SampledFrom([]string{"mig", "h100-whole"}).Draw(t, "sku"))
 	l.Key.Meter = rapid.SampledFrom([]metering.Meter{metering.GPU, metering.GPURetained, metering.IP, metering.Storage, metering.Egress}).Draw(t, "meter")
+	l.Key.PriceVersion = ID[id.PriceVersion](byte(10 + len(m.v.Lines))) // a version has one price
 	l.Key.Tier = rapid.IntRange(0, 3).Draw(t, "tier")
 	l.Key.Pricing = rapid.SampledFrom([]billing.PricingKind{billing.OnDemand, billing.Spot}).Draw(t, "pricing")
 	l.Simulated = rapid.Bool().Draw(t, "simulated")
