@@ -100,16 +100,13 @@ func document(e Entry, kind Kind, v billing.Invoice, about id.Invoice, f Funding
 	if err != nil {
 		return Journal{}, fmt.Errorf("posting deducted advances: %w", err)
 	}
-	used, err := f.Prepaid.Add(deducted)
-	if err != nil {
-		return Journal{}, fmt.Errorf("posting prepaid: %w", err)
-	}
 	wallet := PrepaidUsed
 	if kind == CreditNoteIssued {
 		wallet = Prepaid
 	}
 	return e.build(kind, v.Currency).about(about).
-		debit(Receivable, owed).debitIf(wallet, used).debitIf(Promo, f.Promo).
+		debit(Receivable, owed).debitIf(wallet, f.Prepaid).
+		about([16]byte{}).debitIf(wallet, deducted).debitIf(Promo, f.Promo). // deducted by the document's lines, not paid on it
 		credit(Revenue, revenue).credit(Tax, v.TaxTotal).creditIf(Advance, f.AdvanceTax).
 		debitIf(Revenue, f.Accrued).creditIf(Unbilled, f.Accrued).done()
 }
