@@ -167,7 +167,7 @@ begin
         s.price_book_id);
     end if;
     s.id := uuid_v7();
-    s.seq := s.seq + 1;
+    s.seq := (select max(seq) + 1 from usage_segments where org_id = p_org and subject_id = p_subject and meter = p_meter);
     s.open_reason := 'month_seal';
     s.recorded_at := clock_timestamp();
     s.revision := 1;
@@ -199,7 +199,7 @@ begin
   where org_id = p_org and subject_id = p_subject and meter = p_meter and upper_inf(during);
   was_open := found;
   select run into ended from usage_segments where org_id = p_org and subject_id = p_subject and meter = p_meter
-    and (p_run = 0 or run = p_run) order by seq desc limit 1;
+    and (p_run = 0 or run = p_run) order by lower(during) desc limit 1;
   if found then
     perform exclude_usage(p_org, p_subject, p_meter, ended, tstzrange(p_at, null, '[)'), p_reason, null);
   end if;
@@ -228,6 +228,25 @@ create index usage_checkpoints_age on usage_checkpoints (hour);
 select tenant_table('usage_checkpoints');
 grant select on usage_checkpoints to tranche_org, tranche_system;
 grant insert, update, delete on usage_checkpoints to tranche_system;
+
+create index run_proofs_ended on run_proofs (ended_at);
+
+-- How long a GPU could have been sold in each hour, business time, as far as it was
+-- looked at: observed_us beside it says how much that is.
+create table gpu_hours (
+  gpu_id uuid not null constraint gpu_hours_gpu references gpus,
+  hour timestamptz not null,
+  host_id uuid not null,
+  model text not null,
+  mode text not null,
+  observed_us bigint not null default 0,
+  sellable_us bigint not null default 0,
+  observed_at timestamptz not null,
+  primary key (gpu_id, hour, mode),
+  constraint gpu_hours_bounds check (sellable_us >= 0 and sellable_us <= observed_us and observed_us <= 3600000000)
+);
+create index gpu_hours_age on gpu_hours (hour);
+grant select, insert, update, delete on gpu_hours to tranche_system;
 
 -- One row per instance and day: what was billed beside what was proven, microseconds.
 create table reconciliations (

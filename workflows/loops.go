@@ -23,6 +23,12 @@ func (w *Worker) loops(ctx context.Context) error {
 		}},
 		{"liveness", 2 * time.Second, w.App.WatchLiveness},
 		{"tidy", 10 * time.Minute, w.App.Tidy},
+		{"seal", 5 * time.Second, func(ctx context.Context) error {
+			_, err := w.App.SealDue(ctx)
+			return err
+		}},
+		{"checkpoint", time.Minute, w.App.Checkpoint},
+		{"reconcile", 10 * time.Minute, w.App.ReconcileDue},
 		{"burn down", time.Second, w.App.BurnDown},
 		{"accrual", time.Minute, w.App.AccrueAll},
 		{"grant expiry", time.Minute, w.App.ExpireGrants},

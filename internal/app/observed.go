@@ -306,6 +306,9 @@ func (a *App) ended(ctx context.Context, t *store.SystemTx, s agentlink.Slice, o
 			return err
 		}
 		at = m.Ended
+		if err := a.provenUntil(ctx, t, s, o, at); err != nil {
+			return err
+		}
 	}
 	at, found, err := t.EndRun(ctx, s.Assignment, at)
 	if err != nil || !found || !o.wanted() {

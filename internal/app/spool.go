@@ -23,7 +23,10 @@ func (a *App) TakeSamples(ctx context.Context, s store.Session, received time.Ti
 		if len(list) == 0 {
 			return nil
 		}
-		return t.InsertSamples(ctx, s.Host, in.ID, at, in.Interval, list)
+		if err := t.InsertSamples(ctx, s.Host, in.ID, at, in.Interval, list); err != nil {
+			return err
+		}
+		return countersProve(ctx, t, s.Host, at, in.Interval, list)
 	})
 }
 

@@ -75,6 +75,9 @@ func (a *App) Tidy(ctx context.Context) error {
 	if err := a.pruneSamples(ctx); err != nil {
 		return err
 	}
+	if err := a.pruneMetering(ctx); err != nil {
+		return err
+	}
 	_, err := a.ForgetKeys(ctx)
 	return err
 }

@@ -42,11 +42,8 @@ func StartID(subject Subject, run int) [16]byte {
 	return out
 }
 
-// Without returns the parts of an interval, open or closed, that lie in none of taken.
+// Without returns the parts of an interval that lie in none of taken; both may be open.
 func Without(i Interval, taken []Interval) []Interval {
-	if !i.Open() {
-		return Subtract([]Interval{i}, taken)
-	}
 	ends := make([]Interval, 0, len(taken))
 	for _, t := range taken {
 		if t.Open() {
@@ -54,9 +51,12 @@ func Without(i Interval, taken []Interval) []Interval {
 		}
 		ends = append(ends, t)
 	}
-	i.To = endless
+	open := i.Open()
+	if open {
+		i.To = endless
+	}
 	out := Subtract([]Interval{i}, ends)
-	if n := len(out); n > 0 && out[n-1].To.Equal(endless) {
+	if n := len(out); open && n > 0 && out[n-1].To.Equal(endless) {
 		out[n-1].To = time.Time{}
 	}
 	return out

@@ -41,3 +41,28 @@ func (t *SystemTx) SealMeter(ctx context.Context, m OpenMeter, before time.Time)
 	})
 	return int(n), mapError(err)
 }
+
+// LateCloses lists, ascending, after which closes of the organization usage of a month
+// was accepted or taken back: each is a document of its own, or none if its rating is
+// the one before. It fails with request.invalid for a period that is no month.
+func (t *SystemTx) LateCloses(ctx context.Context, org id.Org, period string) ([]int, error) {
+	window, err := metering.ParsePeriod(period)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := t.q.LateCloses(ctx, t.raw, db.LateClosesParams{OrgID: uuid.UUID(org), Period: period, FromAt: window.From, ToAt: window.To})
+	if err != nil {
+		return nil, mapError(err)
+	}
+	out := make([]int, len(rows))
+	for i, r := range rows {
+		out[i] = int(r)
+	}
+	return out, nil
+}
+
+// BusinessScale is how many business seconds pass in a machine second: 1 in production.
+func (t *tx) BusinessScale(ctx context.Context) (int, error) {
+	scale, err := t.q.BusinessScale(ctx, t.raw)
+	return int(scale), mapError(err)
+}

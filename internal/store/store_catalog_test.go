@@ -18,7 +18,7 @@ import (
 // shared lists the tables that belong to no organization. A table that is neither
 // here nor carries org_id under forced row-level security fails the build.
 var shared = []string{
-	"business_clock", "cells", "coupons", "gpu_costs", "gpu_inventories", "gpus", "goose_db_version", "host_desired", "host_liveness",
+	"business_clock", "cells", "coupons", "gpu_costs", "gpu_hours", "gpu_inventories", "gpus", "goose_db_version", "host_desired", "host_liveness",
 	"host_sessions", "host_spools", "hosts", "installations", "invoice_numbers", "invoice_runs", "join_tokens", "ledger_books", "liveness_writers",
 	"mode_changes", "month_closes", "observed_slices", "offers", "operator_keys", "outbox", "placement_changes", "pools", "price_books",
 	"price_steps", "price_versions", "prices", "regions", "skus", "spot_prices", "ssh_authorities",

@@ -162,7 +162,7 @@ func usageFrom(org id.Org, r db.UsageInWindowRow, books map[id.PriceBook]billing
 			ID: id.Segment(r.ID), Org: org, Project: id.Project(r.ProjectID), Subject: metering.Subject{Kind: r.SubjectKind, ID: r.SubjectID},
 			Meter: metering.Meter(r.Meter), StartID: r.StartID, Seq: r.Seq, Run: int(r.Run), Units: r.Units, During: during,
 		},
-		SubjectName: r.SubjectName, ProjectName: r.ProjectName, SKU: skuOf(r), Book: orZero[id.PriceBook](r.PriceBookID),
+		SubjectName: r.SubjectName, ProjectName: r.ProjectName, SKU: skuOf(r), Book: orZero[id.PriceBook](r.PriceBookID), Region: r.Region,
 		Pricing: billing.PricingKind(r.PricingKind), Simulated: r.Simulated,
 	}
 	if r.LockedPriceVersionID != nil && r.LockedPrice != "" {
@@ -181,5 +181,5 @@ func skuOf(r db.UsageInWindowRow) billing.SKU {
 	if r.GpuCount > 1 {
 		name = fmt.Sprintf("%d × %s", r.GpuCount, name)
 	}
-	return billing.SKU{ID: r.SkuID, Code: r.SkuCode, Name: name, IsolationGPU: r.IsolationGpu, IsolationHost: r.IsolationHost}
+	return billing.SKU{ID: r.SkuID, Code: r.SkuCode, Name: name, Family: billing.FamilyOf(r.GpuModel, r.Mode), IsolationGPU: r.IsolationGpu, IsolationHost: r.IsolationHost}
 }

@@ -54,7 +54,7 @@ func (t *SystemTx) OpenSegment(ctx context.Context, in OpenSegment) (bool, error
 		return false, err
 	}
 	at := metering.Instant(in.At)
-	goesOn := last.Seq > 0 && int(last.Run) == in.Run && last.CloseReason == string(metering.Silence) && !in.Restarted &&
+	goesOn := last.Seq > 0 && int(last.Run) == in.Run && unproven[last.CloseReason] && !in.Restarted &&
 		orZero[id.Assignment](last.AssignmentID) == in.Assignment
 	if last.Seq > 0 && int(last.Run) != in.Run {
 		at = latest(at, last.ToAt) // a new run begins after the old one
@@ -63,8 +63,7 @@ func (t *SystemTx) OpenSegment(ctx context.Context, in OpenSegment) (bool, error
 		tx: t, org: in.Org, instance: in.Instance, assignment: in.Assignment, run: in.Run, seq: last.Seq, reason: in.Reason, evidence: in.Evidence,
 	}
 	if goesOn {
-		at = latest(last.ToAt, now.Add(-metering.OldestEvidence))
-		if err := w.lift(ctx, metering.Interval{From: now.Add(-metering.OldestEvidence), To: now}, string(metering.Silence)); err != nil {
+		if at, err = w.goOn(ctx, now.Add(-metering.OldestEvidence), now); err != nil {
 			return false, err
 		}
 	}
@@ -72,6 +71,22 @@ func (t *SystemTx) OpenSegment(ctx context.Context, in OpenSegment) (bool, error
 		return false, err
 	}
 	return true, nil
+}
+
+// unproven are the close reasons after which the same process, seen again, was on all
+// the time.
+var unproven = map[string]bool{string(metering.Silence): true, closeFilled: true}
+
+// goOn bills again what was excluded of a run that is proven to have gone on, and
+// returns since when it is not recorded.
+func (w *usageWriter) goOn(ctx context.Context, oldest, now time.Time) (time.Time, error) {
+	since, err := w.tx.q.SilentSince(ctx, w.tx.raw, db.SilentSinceParams{
+		OrgID: uuid.UUID(w.org), SubjectID: uuid.UUID(w.instance), Meter: string(metering.GPU), AssignmentID: nullable(w.assignment),
+	})
+	if err != nil {
+		return time.Time{}, mapError(err)
+	}
+	return latest(since, oldest), w.lift(ctx, metering.Interval{From: oldest, To: now}, string(metering.Silence))
 }
 
 func (t *SystemTx) lastSegment(ctx context.Context, org id.Org, inst id.Instance) (db.LastSegmentRow, error) {

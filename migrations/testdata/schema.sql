@@ -80,7 +80,7 @@ begin
   where org_id = p_org and subject_id = p_subject and meter = p_meter and upper_inf(during);
   was_open := found;
   select run into ended from usage_segments where org_id = p_org and subject_id = p_subject and meter = p_meter
-    and (p_run = 0 or run = p_run) order by seq desc limit 1;
+    and (p_run = 0 or run = p_run) order by lower(during) desc limit 1;
   if found then
     perform exclude_usage(p_org, p_subject, p_meter, ended, tstzrange(p_at, null, '[)'), p_reason, null);
   end if;
@@ -300,7 +300,7 @@ begin
         s.price_book_id);
     end if;
     s.id := uuid_v7();
-    s.seq := s.seq + 1;
+    s.seq := (select max(seq) + 1 from usage_segments where org_id = p_org and subject_id = p_subject and meter = p_meter);
     s.open_reason := 'month_seal';
     s.recorded_at := clock_timestamp();
     s.revision := 1;
@@ -947,6 +947,18 @@ CREATE TABLE public.gpu_costs (
     per_hour numeric(24,12) NOT NULL,
     set_by text DEFAULT ''::text NOT NULL,
     CONSTRAINT gpu_costs_amount CHECK ((per_hour >= (0)::numeric))
+);
+
+CREATE TABLE public.gpu_hours (
+    gpu_id uuid NOT NULL,
+    hour timestamp with time zone NOT NULL,
+    host_id uuid NOT NULL,
+    model text NOT NULL,
+    mode text NOT NULL,
+    observed_us bigint DEFAULT 0 NOT NULL,
+    sellable_us bigint DEFAULT 0 NOT NULL,
+    observed_at timestamp with time zone NOT NULL,
+    CONSTRAINT gpu_hours_bounds CHECK (((sellable_us >= 0) AND (sellable_us <= observed_us) AND (observed_us <= '3600000000'::bigint)))
 );
 
 CREATE TABLE public.gpu_inventories (
@@ -2182,6 +2194,9 @@ ALTER TABLE ONLY public.gpu_bindings
 ALTER TABLE ONLY public.gpu_costs
     ADD CONSTRAINT gpu_costs_pkey PRIMARY KEY (gpu_model, currency, effective_from);
 
+ALTER TABLE ONLY public.gpu_hours
+    ADD CONSTRAINT gpu_hours_pkey PRIMARY KEY (gpu_id, hour, mode);
+
 ALTER TABLE ONLY public.gpu_inventories
     ADD CONSTRAINT gpu_inventories_pkey PRIMARY KEY (hash);
 
@@ -2544,6 +2559,8 @@ CREATE INDEX dunnings_work ON public.dunnings USING btree (next_at) WHERE (next_
 
 CREATE INDEX events_by_org ON public.events USING btree (org_id, tx, id);
 
+CREATE INDEX gpu_hours_age ON public.gpu_hours USING btree (hour);
+
 CREATE INDEX gpus_by_shape ON public.gpus USING btree (cell_id, model, mode_observed);
 
 CREATE INDEX host_desired_by_host ON public.host_desired USING btree (host_id, tx, id);
@@ -2633,6 +2650,8 @@ CREATE INDEX reconciliations_day ON public.reconciliations USING btree (day);
 CREATE INDEX reservations_during ON public.reservations USING gist (org_id, during);
 
 CREATE INDEX reservations_next ON public.reservations USING btree (next_at) WHERE (next_at IS NOT NULL);
+
+CREATE INDEX run_proofs_ended ON public.run_proofs USING btree (ended_at);
 
 CREATE INDEX run_proofs_instance ON public.run_proofs USING btree (org_id, instance_id);
 
@@ -2868,6 +2887,9 @@ ALTER TABLE ONLY public.dunnings
 
 ALTER TABLE ONLY public.gpu_bindings
     ADD CONSTRAINT gpu_bindings_gpu FOREIGN KEY (gpu_id) REFERENCES public.gpus(id);
+
+ALTER TABLE ONLY public.gpu_hours
+    ADD CONSTRAINT gpu_hours_gpu FOREIGN KEY (gpu_id) REFERENCES public.gpus(id);
 
 ALTER TABLE ONLY public.gpus
     ADD CONSTRAINT gpus_cell FOREIGN KEY (cell_id) REFERENCES public.cells(id);
@@ -3699,6 +3721,8 @@ GRANT USAGE ON SEQUENCE public.events_id_seq TO tranche_org;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.gpu_bindings TO tranche_system;
 
 GRANT SELECT,INSERT ON TABLE public.gpu_costs TO tranche_system;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.gpu_hours TO tranche_system;
 
 GRANT SELECT,INSERT ON TABLE public.gpu_inventories TO tranche_system;
 

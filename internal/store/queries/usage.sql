@@ -28,11 +28,18 @@ where upper_inf(during) and lower(during) < @before::timestamptz and month_end(l
 order by lower(during), id limit @size;
 
 -- name: LastSegment :one
-select seq, run, assignment_id, start_id, close_reason, upper_inf(during)::boolean as is_open,
-  coalesce(upper(during), lower(during))::timestamptz as to_at
-from usage_segments
-where org_id = @org_id and subject_id = @subject_id and meter = @meter
-order by seq desc limit 1;
+-- The last in time; late evidence may have made earlier ones with a higher seq.
+select (max(s.seq) over ())::bigint as seq, s.run, s.assignment_id, s.close_reason, upper_inf(s.during)::boolean as is_open,
+  coalesce(upper(s.during), lower(s.during))::timestamptz as to_at
+from usage_segments s
+where s.org_id = @org_id and s.subject_id = @subject_id and s.meter = @meter
+order by lower(s.during) desc limit 1;
+
+-- name: SilentSince :one
+-- Since when a run is not billed for want of proof.
+select coalesce(max(upper(during)), timestamptz 'epoch')::timestamptz from usage_segments
+where org_id = @org_id and subject_id = @subject_id and meter = @meter and assignment_id is not distinct from sqlc.narg('assignment_id')
+  and close_reason = 'silence';
 
 -- name: StartOfRun :one
 select start_id from usage_segments
@@ -48,15 +55,34 @@ where org_id = @org_id and subject_id = @subject_id and meter = @meter
 order by lower(during);
 
 -- name: BoundsOfRun :one
--- Between the order and the first thing that ends it, evidence of an assignment counts.
-select a.org_id, a.instance_id, a.run, a.ordered_biz,
-  least(p.ended_at, biz_at(a.releasing_at), x.from_at, o.accepted_at, 'infinity')::timestamptz as ends_at
+-- Evidence of an assignment counts between the start of its run and the first thing that
+-- ended it.
+select a.org_id, a.instance_id, a.run, coalesce(p.started_at, a.ordered_biz)::timestamptz as starts_at,
+  (p.assignment_id is not null)::boolean as proven,
+  least(p.ended_at, biz_at(a.releasing_at), x.from_at, o.accepted_at, timestamptz '9000-01-01')::timestamptz as ends_at
 from assignments a
 left join run_proofs p on p.org_id = a.org_id and p.assignment_id = a.id
 left join lateral (select min(from_at) as from_at from interruptions where org_id = a.org_id and assignment_id = a.id) x on true
 left join lateral (select min(created_at) as accepted_at from operations where org_id = a.org_id and subject_id = a.instance_id
   and kind in ('instance.stop', 'instance.delete') and created_at >= a.ordered_biz) o on true
 where a.id = @assignment_id;
+
+-- name: AdvanceProof :exec
+-- Late evidence proves a run that has no known end until then.
+update run_proofs set last_proof_at = greatest(last_proof_at, @at::timestamptz)
+where assignment_id = @assignment_id and ended_at is null;
+
+-- name: UnbilledReadings :many
+-- Of the assignments that were read at the end of an interval, those that were proven
+-- before and are not billed for it: a report of theirs is missing.
+select distinct a.id
+from unnest(@assignment_ids::uuid[]) as r(id)
+join assignments a on a.id = r.id and a.host_id = @host_id
+join run_proofs p on p.org_id = a.org_id and p.assignment_id = a.id and p.started_at < @to_at::timestamptz
+  and (p.ended_at is null or p.ended_at > @from_at::timestamptz)
+where not exists (select 1 from billable_segments u where u.org_id = a.org_id and u.subject_id = a.instance_id and u.meter = 'gpu'
+  and u.during @> tstzrange(greatest(@from_at::timestamptz, p.started_at), least(@to_at::timestamptz, p.ended_at), '[)'))
+order by a.id;
 
 -- name: InsertInstanceSegment :execrows
 insert into usage_segments (org_id, id, subject_kind, subject_id, project_id, meter, start_id, seq, run, assignment_id,
@@ -102,3 +128,13 @@ where org_id = @org_id
   and during && tstzrange(@from_at::timestamptz, @to_at::timestamptz, '[)')
   and close_no <= @as_of::integer and (lifted_close_no is null or lifted_close_no > @as_of)
 order by subject_id, meter, from_at;
+
+-- name: LateCloses :many
+-- After which closes something of a period was accepted, or taken back.
+select close_no from (
+  select u.close_no from usage_segments u where u.org_id = @org_id and u.billing_period = @period and u.close_no > 0
+  union select x.close_no from usage_exclusions x where x.org_id = @org_id and x.close_no > 0
+    and x.during && tstzrange(@from_at::timestamptz, @to_at::timestamptz, '[)')
+  union select x.lifted_close_no from usage_exclusions x where x.org_id = @org_id and x.lifted_close_no > 0
+    and x.during && tstzrange(@from_at::timestamptz, @to_at::timestamptz, '[)')
+) as late (close_no) order by close_no;

@@ -12,6 +12,17 @@ import (
 	"github.com/google/uuid"
 )
 
+const advanceProof = `-- name: AdvanceProof :exec
+update run_proofs set last_proof_at = greatest(last_proof_at, $1::timestamptz)
+where assignment_id = $2 and ended_at is null
+`
+
+// Late evidence proves a run that has no known end until then.
+func (q *Queries) AdvanceProof(ctx context.Context, db DBTX, at time.Time, assignmentID uuid.UUID) error {
+	_, err := db.Exec(ctx, advanceProof, at, assignmentID)
+	return err
+}
+
 const billedFrom = `-- name: BilledFrom :many
 select lower(during)::timestamptz as from_at, coalesce(upper(during), lower(during))::timestamptz as to_at, upper_inf(during)::boolean as is_open
 from usage_segments
@@ -60,8 +71,9 @@ func (q *Queries) BilledFrom(ctx context.Context, db DBTX, arg BilledFromParams)
 }
 
 const boundsOfRun = `-- name: BoundsOfRun :one
-select a.org_id, a.instance_id, a.run, a.ordered_biz,
-  least(p.ended_at, biz_at(a.releasing_at), x.from_at, o.accepted_at, 'infinity')::timestamptz as ends_at
+select a.org_id, a.instance_id, a.run, coalesce(p.started_at, a.ordered_biz)::timestamptz as starts_at,
+  (p.assignment_id is not null)::boolean as proven,
+  least(p.ended_at, biz_at(a.releasing_at), x.from_at, o.accepted_at, timestamptz '9000-01-01')::timestamptz as ends_at
 from assignments a
 left join run_proofs p on p.org_id = a.org_id and p.assignment_id = a.id
 left join lateral (select min(from_at) as from_at from interruptions where org_id = a.org_id and assignment_id = a.id) x on true
@@ -74,11 +86,13 @@ type BoundsOfRunRow struct {
 	OrgID      uuid.UUID
 	InstanceID uuid.UUID
 	Run        int32
-	OrderedBiz time.Time
+	StartsAt   time.Time
+	Proven     bool
 	EndsAt     time.Time
 }
 
-// Between the order and the first thing that ends it, evidence of an assignment counts.
+// Evidence of an assignment counts between the start of its run and the first thing that
+// ended it.
 func (q *Queries) BoundsOfRun(ctx context.Context, db DBTX, assignmentID uuid.UUID) (BoundsOfRunRow, error) {
 	row := db.QueryRow(ctx, boundsOfRun, assignmentID)
 	var i BoundsOfRunRow
@@ -86,7 +100,8 @@ func (q *Queries) BoundsOfRun(ctx context.Context, db DBTX, assignmentID uuid.UU
 		&i.OrgID,
 		&i.InstanceID,
 		&i.Run,
-		&i.OrderedBiz,
+		&i.StartsAt,
+		&i.Proven,
 		&i.EndsAt,
 	)
 	return i, err
@@ -270,11 +285,11 @@ func (q *Queries) InsertInstanceSegment(ctx context.Context, db DBTX, arg Insert
 }
 
 const lastSegment = `-- name: LastSegment :one
-select seq, run, assignment_id, start_id, close_reason, upper_inf(during)::boolean as is_open,
-  coalesce(upper(during), lower(during))::timestamptz as to_at
-from usage_segments
-where org_id = $1 and subject_id = $2 and meter = $3
-order by seq desc limit 1
+select (max(s.seq) over ())::bigint as seq, s.run, s.assignment_id, s.close_reason, upper_inf(s.during)::boolean as is_open,
+  coalesce(upper(s.during), lower(s.during))::timestamptz as to_at
+from usage_segments s
+where s.org_id = $1 and s.subject_id = $2 and s.meter = $3
+order by lower(s.during) desc limit 1
 `
 
 type LastSegmentParams struct {
@@ -287,12 +302,12 @@ type LastSegmentRow struct {
 	Seq          int64
 	Run          int32
 	AssignmentID *uuid.UUID
-	StartID      uuid.UUID
 	CloseReason  string
 	IsOpen       bool
 	ToAt         time.Time
 }
 
+// The last in time; late evidence may have made earlier ones with a higher seq.
 func (q *Queries) LastSegment(ctx context.Context, db DBTX, arg LastSegmentParams) (LastSegmentRow, error) {
 	row := db.QueryRow(ctx, lastSegment, arg.OrgID, arg.SubjectID, arg.Meter)
 	var i LastSegmentRow
@@ -300,12 +315,54 @@ func (q *Queries) LastSegment(ctx context.Context, db DBTX, arg LastSegmentParam
 		&i.Seq,
 		&i.Run,
 		&i.AssignmentID,
-		&i.StartID,
 		&i.CloseReason,
 		&i.IsOpen,
 		&i.ToAt,
 	)
 	return i, err
+}
+
+const lateCloses = `-- name: LateCloses :many
+select close_no from (
+  select u.close_no from usage_segments u where u.org_id = $1 and u.billing_period = $2 and u.close_no > 0
+  union select x.close_no from usage_exclusions x where x.org_id = $1 and x.close_no > 0
+    and x.during && tstzrange($3::timestamptz, $4::timestamptz, '[)')
+  union select x.lifted_close_no from usage_exclusions x where x.org_id = $1 and x.lifted_close_no > 0
+    and x.during && tstzrange($3::timestamptz, $4::timestamptz, '[)')
+) as late (close_no) order by close_no
+`
+
+type LateClosesParams struct {
+	OrgID  uuid.UUID
+	Period string
+	FromAt time.Time
+	ToAt   time.Time
+}
+
+// After which closes something of a period was accepted, or taken back.
+func (q *Queries) LateCloses(ctx context.Context, db DBTX, arg LateClosesParams) ([]int32, error) {
+	rows, err := db.Query(ctx, lateCloses,
+		arg.OrgID,
+		arg.Period,
+		arg.FromAt,
+		arg.ToAt,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int32
+	for rows.Next() {
+		var close_no int32
+		if err := rows.Scan(&close_no); err != nil {
+			return nil, err
+		}
+		items = append(items, close_no)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const liftUsage = `-- name: LiftUsage :one
@@ -422,6 +479,32 @@ func (q *Queries) SealMeter(ctx context.Context, db DBTX, arg SealMeterParams) (
 	return column_1, err
 }
 
+const silentSince = `-- name: SilentSince :one
+select coalesce(max(upper(during)), timestamptz 'epoch')::timestamptz from usage_segments
+where org_id = $1 and subject_id = $2 and meter = $3 and assignment_id is not distinct from $4
+  and close_reason = 'silence'
+`
+
+type SilentSinceParams struct {
+	OrgID        uuid.UUID
+	SubjectID    uuid.UUID
+	Meter        string
+	AssignmentID *uuid.UUID
+}
+
+// Since when a run is not billed for want of proof.
+func (q *Queries) SilentSince(ctx context.Context, db DBTX, arg SilentSinceParams) (time.Time, error) {
+	row := db.QueryRow(ctx, silentSince,
+		arg.OrgID,
+		arg.SubjectID,
+		arg.Meter,
+		arg.AssignmentID,
+	)
+	var column_1 time.Time
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const startOfRun = `-- name: StartOfRun :one
 select start_id from usage_segments
 where org_id = $1 and subject_id = $2 and meter = $3 and run = $4
@@ -445,6 +528,51 @@ func (q *Queries) StartOfRun(ctx context.Context, db DBTX, arg StartOfRunParams)
 	var start_id uuid.UUID
 	err := row.Scan(&start_id)
 	return start_id, err
+}
+
+const unbilledReadings = `-- name: UnbilledReadings :many
+select distinct a.id
+from unnest($1::uuid[]) as r(id)
+join assignments a on a.id = r.id and a.host_id = $2
+join run_proofs p on p.org_id = a.org_id and p.assignment_id = a.id and p.started_at < $3::timestamptz
+  and (p.ended_at is null or p.ended_at > $4::timestamptz)
+where not exists (select 1 from billable_segments u where u.org_id = a.org_id and u.subject_id = a.instance_id and u.meter = 'gpu'
+  and u.during @> tstzrange(greatest($4::timestamptz, p.started_at), least($3::timestamptz, p.ended_at), '[)'))
+order by a.id
+`
+
+type UnbilledReadingsParams struct {
+	AssignmentIds []uuid.UUID
+	HostID        uuid.UUID
+	ToAt          time.Time
+	FromAt        time.Time
+}
+
+// Of the assignments that were read at the end of an interval, those that were proven
+// before and are not billed for it: a report of theirs is missing.
+func (q *Queries) UnbilledReadings(ctx context.Context, db DBTX, arg UnbilledReadingsParams) ([]uuid.UUID, error) {
+	rows, err := db.Query(ctx, unbilledReadings,
+		arg.AssignmentIds,
+		arg.HostID,
+		arg.ToAt,
+		arg.FromAt,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const usageInWindow = `-- name: UsageInWindow :many
