@@ -122,7 +122,7 @@ func TestTermsSurviveTheirEncoding(t *testing.T) {
 	empty, err := billing.EncodeTerms(billing.Terms{})
 	require.NoError(t, err)
 	require.Equal(t, "{}", string(empty))
-	for _, damaged := range []string{"", "[]", `{"caps":[{"id":"x"}]}`, `{"free_quotas":[{"quantity":"1.5"}]}`, `{"starts":[{"id":"zz"}]}`, `{"caps":[{"minor":1,"currency":"XXQ"}]}`} {
+	for _, damaged := range []string{"", "[]", `{"caps":[{"id":"x"}]}`, `{"free_quotas":[{"quantity":"1.5"}]}`, `{"starts":[{"id":"zz"}]}`, `{"caps":[{"minor":"1","currency":"XXQ"}]}`, `{"caps":[{"hours":"x"}]}`, `{"caps":[{"colour":"red"}]}`} {
 		_, err := billing.DecodeTerms([]byte(damaged))
 		require.Error(t, err, damaged)
 	}
