@@ -29,10 +29,10 @@ func (v Invoice) canonical2() string {
 	writeParty(&b, "seller", v.Seller)
 	writeParty(&b, "buyer", v.Buyer)
 	for _, l := range v.Lines {
-		fmt.Fprintf(&b, "line %q %q %s %q %q %q %q %q %s %d %q %d %q %s %q %d %s %d %t\n",
-			l.Key.Component, l.Key.Reference, l.Key.Project, l.Key.Meter, l.SKUCode, l.Key.IsolationGPU, l.Key.IsolationHost,
+		fmt.Fprintf(&b, "line %q %q %q %s %q %q %q %q %q %s %d %q %d %q %s %q %d %s %d %d %t\n",
+			l.Key.Component, l.Key.Reference, l.Key.Variant, l.Key.Project, l.Key.Meter, l.SKUCode, l.Key.IsolationGPU, l.Key.IsolationHost,
 			l.Key.Pricing, l.Key.PriceVersion, l.Key.Tier, l.Key.TaxCategory, l.TaxRatePPM, l.Description, l.Quantity,
-			l.QuantityUnit, l.Divisor, l.UnitPrice.Decimal(), l.Amount.Minor(), l.Simulated)
+			l.QuantityUnit, l.Divisor, l.UnitPrice.Decimal(), l.Packages, l.Amount.Minor(), l.Simulated)
 		for _, d := range l.Discounts {
 			fmt.Fprintf(&b, "discount %q %d\n", d.Name, d.PPM)
 		}

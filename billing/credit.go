@@ -103,12 +103,7 @@ func Credit(original Invoice, notes []Invoice, what []LineCredit) (Invoice, erro
 	if err != nil {
 		return Invoice{}, err
 	}
-	v := Invoice{
-		Kind: CreditNote, State: Draft, Org: original.Org, Issuer: original.Issuer, Locale: original.Locale,
-		Corrects: &DocumentRef{ID: original.ID, Number: original.Number, Issued: original.FinalizedAt},
-		TaxPoint: original.TaxPoint, Period: original.Period, CloseNo: original.CloseNo, Currency: original.Currency,
-		Seller: original.Seller, Buyer: original.Buyer,
-	}
+	v := noteOn(original)
 	if len(what) == 0 {
 		what = rest(original, left)
 		if len(what) == 0 || left.Net.IsZero() && left.Gross.IsZero() {
@@ -276,6 +271,86 @@ func creditTax(t Tax, base, base0, tax0 money.Amount) (money.Amount, error) {
 		return money.Amount{}, fmt.Errorf("taxing a credit: %w", err)
 	}
 	return upTo.Sub(tax0)
+}
+
+// CreditLines returns the draft of a credit note made of differences: lines that say
+// which line of the document they change, negative on the whole. What is left to
+// credit bounds it: beyond that the amounts, not the quantities, are cut. It fails like
+// Credit.
+func CreditLines(original Invoice, notes []Invoice, lines []Line) (Invoice, error) {
+	left, err := CreditLeft(original, notes)
+	if err != nil {
+		return Invoice{}, err
+	}
+	v := noteOn(original)
+	net := money.NewAmount(0, v.Currency)
+	for i, l := range lines {
+		if l.Corrects == nil || l.Corrects.No < 1 || l.Corrects.No > len(original.Lines) {
+			return Invoice{}, broken("a difference corrects no line of invoice %s", original.ID)
+		}
+		of := original.Lines[l.Corrects.No-1]
+		l.No, l.Key.TaxCategory, l.TaxRatePPM = i+1, of.Key.TaxCategory, of.TaxRatePPM
+		v.Lines = append(v.Lines, l)
+		if net, err = net.Add(l.Amount); err != nil {
+			return Invoice{}, fmt.Errorf("adding up differences: %w", err)
+		}
+	}
+	if -net.Minor() > left.Net.Minor() {
+		if v.Lines, err = cutTo(v.Lines, left.Net); err != nil {
+			return Invoice{}, err
+		}
+	}
+	v.Lines = v.normal()
+	if v, err = v.creditTaxes(original, notes); err != nil {
+		return Invoice{}, err
+	}
+	return v.totalled()
+}
+
+// cutTo gives the lines the amounts of what is left, in proportion to their size.
+func cutTo(lines []Line, left money.Amount) ([]Line, error) {
+	most, err := left.Neg()
+	if err != nil {
+		return nil, fmt.Errorf("cutting a credit: %w", err)
+	}
+	weights := make([]*big.Rat, len(lines))
+	for i, l := range lines {
+		weights[i] = new(big.Rat).Abs(l.Amount.Exact().Rat())
+	}
+	parts, err := money.Apportion(most, weights)
+	if err != nil {
+		return nil, fmt.Errorf("cutting a credit: %w", err)
+	}
+	out := make([]Line, len(lines))
+	for i, l := range lines {
+		l.Exact, l.Amount = parts[i].Exact(), parts[i]
+		shares := make([]*big.Rat, len(l.Subjects))
+		for n, s := range l.Subjects {
+			shares[n] = new(big.Rat).SetInt(new(big.Int).Abs(s.Quantity))
+		}
+		if len(shares) > 0 {
+			amounts, err := money.Apportion(parts[i], shares)
+			if err != nil {
+				return nil, fmt.Errorf("cutting a credit: %w", err)
+			}
+			l.Subjects = append([]Share(nil), l.Subjects...)
+			for n := range l.Subjects {
+				l.Subjects[n].Amount = amounts[n]
+			}
+		}
+		out[i] = l
+	}
+	return out, nil
+}
+
+// noteOn is an empty credit note on a document.
+func noteOn(original Invoice) Invoice {
+	return Invoice{
+		Kind: CreditNote, State: Draft, Org: original.Org, Issuer: original.Issuer, Locale: original.Locale,
+		Corrects: &DocumentRef{ID: original.ID, Number: original.Number, Issued: original.FinalizedAt},
+		TaxPoint: original.TaxPoint, Period: original.Period, CloseNo: original.CloseNo, Currency: original.Currency,
+		Seller: original.Seller, Buyer: original.Buyer, Notes: original.Notes,
+	}
 }
 
 // Advance returns the draft of an advance invoice for a prepayment: the gross that

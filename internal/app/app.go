@@ -30,11 +30,18 @@ type Deps struct {
 	Dev bool
 	// Seller is the issuer as invoices print it; without a name it is Tranche.
 	Seller billing.Party
+	// TaxIDs asks a register about tax ids; nil knows their syntax only.
+	TaxIDs TaxIDValidator
+	// Originals renders the files that are documents before the law. Worker only.
+	Originals Originals
 	// Grace is how long after a month its usage may still arrive, in business time;
 	// 0 is DefaultGrace.
 	Grace time.Duration
-	// TopUps charges what standing orders pay into wallets; nil: they wait.
+	// TopUps charges what standing orders pay into wallets; nil: the payment providers.
 	TopUps TopUpProvider
+	// Payments are the payment providers; the first one is that of new customers. None:
+	// everybody pays by bank transfer.
+	Payments []PaymentProvider
 }
 
 // App is the set of use cases of one process. It is safe for concurrent use.

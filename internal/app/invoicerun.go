@@ -8,7 +8,6 @@ import (
 
 	"github.com/tranche-cloud/tranche/internal/fault"
 	"github.com/tranche-cloud/tranche/internal/id"
-	"github.com/tranche-cloud/tranche/internal/metering"
 	"github.com/tranche-cloud/tranche/internal/store"
 )
 
@@ -82,10 +81,7 @@ func (a *App) invoiceTargets(ctx context.Context, run id.Request, period string,
 
 // invoiceTarget reports whether the organization needs no further look in this run.
 func (a *App) invoiceTarget(ctx context.Context, run id.Request, period string, target store.RunTarget) bool {
-	window, failed := metering.ParsePeriod(period)
-	if failed == nil {
-		failed = a.finalizeOrg(ctx, target.Org, period, window)
-	}
+	_, failed := a.InvoiceOrganization(ctx, target.Org, period)
 	if ctx.Err() != nil {
 		return false // the run goes on in another process
 	}

@@ -65,6 +65,13 @@ var constraintFaults = map[string]*fault.Error{
 	"budgets_project":              NotFound(),
 	"wallets_org":                  NotFound(),
 	"invoices_finalized":           fault.New(fault.Conflict, "state.conflict", "A finalized invoice cannot change."),
+	"invoices_carried_by":          fault.New(fault.Conflict, "state.conflict", "Another invoice took the carried amount on.").Suggest("Run it again."),
+	"invoices_credited":            fault.New(fault.Conflict, "credit.exceeds", "The credit notes would be more than the invoice.").Suggest("Read the invoice and its credit notes, and credit what is left."),
+	"invoices_advance_once":        fault.New(fault.Conflict, "state.conflict", "The payment has its advance invoice."),
+	"issuers_prefix":               fault.New(fault.Conflict, "issuer.prefix_taken", "Another issuer numbers with that prefix.").Suggest("Choose another prefix; it can never change."),
+	"issuer_versions_start":        fault.New(fault.Conflict, "state.conflict", "A version of the issuer starts at that instant.").Suggest("Choose another effective_from; versions are immutable."),
+	"tax_tables_version":           fault.New(fault.Conflict, "state.conflict", "Another tax table was written just now.").Suggest("Read it and decide again."),
+	"organizations_issuer":         fault.New(fault.Unprocessable, "issuer.unknown", "There is no such issuer.").Suggest("List the issuers."),
 }
 
 // mapError turns what Postgres said into a fault; faults and nil pass unchanged.

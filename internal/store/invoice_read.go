@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/big"
 
 	"github.com/google/uuid"
 
@@ -16,7 +15,7 @@ import (
 	"github.com/tranche-cloud/tranche/internal/store/internal/db"
 )
 
-// Invoice reads an invoice with lines, shares and taxes. It fails with
+// Invoice reads a document with lines, shares, taxes and settlement. It fails with
 // resource.not_found.
 func (t *tx) Invoice(ctx context.Context, org id.Org, inv id.Invoice) (billing.Invoice, error) {
 	r, err := t.q.GetInvoice(ctx, t.raw, uuid.UUID(org), uuid.UUID(inv))
@@ -27,10 +26,28 @@ func (t *tx) Invoice(ctx context.Context, org id.Org, inv id.Invoice) (billing.I
 	if err != nil {
 		return billing.Invoice{}, err
 	}
+	if v, err = t.withParts(ctx, v); err != nil {
+		return billing.Invoice{}, err
+	}
+	settled, err := t.settled(ctx, []billing.Invoice{v})
+	if err != nil {
+		return billing.Invoice{}, err
+	}
+	return settled[0], nil
+}
+
+// WithLines reads lines, shares and taxes of a document that was read without.
+func (t *tx) WithLines(ctx context.Context, v billing.Invoice) (billing.Invoice, error) {
+	return t.withParts(ctx, v)
+}
+
+// withParts reads lines, shares and taxes.
+func (t *tx) withParts(ctx context.Context, v billing.Invoice) (billing.Invoice, error) {
+	var err error
 	if v.Lines, err = t.lines(ctx, v); err != nil {
 		return billing.Invoice{}, err
 	}
-	taxes, err := t.q.InvoiceTaxes(ctx, t.raw, uuid.UUID(org), uuid.UUID(inv))
+	taxes, err := t.q.InvoiceTaxes(ctx, t.raw, uuid.UUID(v.Org), uuid.UUID(v.ID))
 	if err != nil {
 		return billing.Invoice{}, mapError(err)
 	}
@@ -43,12 +60,101 @@ func (t *tx) Invoice(ctx context.Context, org id.Org, inv id.Invoice) (billing.I
 	return v, nil
 }
 
-// Invoices lists finalized invoices without lines, shares and taxes.
+// settled fills what happened to the totals of documents of one organization.
+func (t *tx) settled(ctx context.Context, list []billing.Invoice) ([]billing.Invoice, error) {
+	if len(list) == 0 {
+		return list, nil
+	}
+	ids := make([]id.Invoice, len(list))
+	for i, v := range list {
+		ids[i] = v.ID
+	}
+	sums, err := t.SettlementsOf(ctx, list[0].Org, list[0].Currency, ids)
+	if err != nil {
+		return nil, err
+	}
+	for i, v := range list {
+		if list[i], err = v.Settled(sums[v.ID]); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// Invoices lists finalized documents without lines, shares and taxes.
 func (t *tx) Invoices(ctx context.Context, org id.Org, k Keyset) ([]billing.Invoice, error) {
 	rows, err := t.q.ListInvoices(ctx, t.raw, db.ListInvoicesParams{OrgID: uuid.UUID(org), Before: k.before(), Size: int32(k.Size)})
 	if err != nil {
 		return nil, mapError(err)
 	}
+	list, err := invoicesFrom(rows)
+	if err != nil {
+		return nil, err
+	}
+	return t.settled(ctx, list)
+}
+
+// StandingInvoice is a document that billed a period's usage, and up to which close.
+type StandingInvoice struct {
+	billing.Invoice
+	AsOf int
+}
+
+// StandingInvoices reads, without parts, the documents that billed a period's usage:
+// invoices, and credit notes of late usage. What was cancelled stands until it is
+// replaced: nothing bills it again by itself.
+func (t *tx) StandingInvoices(ctx context.Context, org id.Org, period string) ([]StandingInvoice, error) {
+	rows, err := t.q.StandingInvoices(ctx, t.raw, uuid.UUID(org), period)
+	if err != nil {
+		return nil, mapError(err)
+	}
+	out := make([]StandingInvoice, 0, len(rows))
+	for _, r := range rows {
+		v, err := invoiceFrom(db.ListInvoicesRow(r))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, StandingInvoice{Invoice: v, AsOf: int(*r.AsOfClose)})
+	}
+	return out, nil
+}
+
+// CreditNotesOf reads the credit notes of a document with their lines, oldest first.
+func (t *tx) CreditNotesOf(ctx context.Context, org id.Org, inv id.Invoice) ([]billing.Invoice, error) {
+	corrected := uuid.UUID(inv)
+	rows, err := t.q.NotesOf(ctx, t.raw, uuid.UUID(org), &corrected)
+	if err != nil {
+		return nil, mapError(err)
+	}
+	out := make([]billing.Invoice, 0, len(rows))
+	for _, r := range rows {
+		v, err := invoiceFrom(db.ListInvoicesRow(r))
+		if err != nil {
+			return nil, err
+		}
+		if v, err = t.withParts(ctx, v); err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}
+
+// WaitingCarried lists the carried documents that no invoice has taken on, oldest
+// first, without parts.
+func (t *tx) WaitingCarried(ctx context.Context, org id.Org) ([]billing.Invoice, error) {
+	rows, err := t.q.WaitingCarried(ctx, t.raw, uuid.UUID(org))
+	if err != nil {
+		return nil, mapError(err)
+	}
+	list := make([]db.ListInvoicesRow, len(rows))
+	for i, r := range rows {
+		list[i] = db.ListInvoicesRow(r)
+	}
+	return invoicesFrom(list)
+}
+
+func invoicesFrom(rows []db.ListInvoicesRow) ([]billing.Invoice, error) {
 	out := make([]billing.Invoice, 0, len(rows))
 	for _, r := range rows {
 		v, err := invoiceFrom(r)
@@ -66,10 +172,12 @@ func invoiceFrom(r db.ListInvoicesRow) (billing.Invoice, error) {
 		return billing.Invoice{}, fmt.Errorf("reading invoice %s: %w", r.ID, err)
 	}
 	v := billing.Invoice{
-		ID: id.Invoice(r.ID), Org: id.Org(r.OrgID), State: billing.State(r.Status), Period: metering.Between(r.PeriodFrom, r.PeriodTo),
-		CloseNo: int(r.CloseNo), Currency: currency, Subtotal: money.NewAmount(r.SubtotalMinor, currency),
-		TaxTotal: money.NewAmount(r.TaxMinor, currency), Total: money.NewAmount(r.TotalMinor, currency),
-		Due: money.NewAmount(r.TotalMinor, currency), CreatedAt: r.CreatedAt.UTC(),
+		ID: id.Invoice(r.ID), Kind: billing.Kind(r.Kind), Issuer: r.Issuer, Locale: r.Locale, Reason: r.Reason,
+		Refund: billing.Refund(r.Refund), Notes: r.Notes, Org: id.Org(r.OrgID), State: billing.State(r.Status), Cancelled: !r.Live,
+		Period: metering.Between(r.PeriodFrom, r.PeriodTo), TaxPoint: r.PeriodTo.UTC(), CloseNo: int(r.CloseNo), Currency: currency,
+		Subtotal: money.NewAmount(r.SubtotalMinor, currency), TaxTotal: money.NewAmount(r.TaxMinor, currency),
+		Total: money.NewAmount(r.TotalMinor, currency), Due: money.NewAmount(r.TotalMinor, currency),
+		ContentVersion: int(r.ContentVersion), CreatedAt: r.CreatedAt.UTC(),
 	}
 	copy(v.ContentHash[:], r.ContentHash)
 	if r.Number != nil {
@@ -77,6 +185,22 @@ func invoiceFrom(r db.ListInvoicesRow) (billing.Invoice, error) {
 	}
 	if r.FinalizedAt != nil {
 		v.FinalizedAt = r.FinalizedAt.UTC()
+	}
+	if r.TaxPoint != nil {
+		v.TaxPoint = r.TaxPoint.UTC()
+	}
+	if r.DueOn.Valid {
+		v.DueOn = r.DueOn.Time.UTC()
+	}
+	v.Corrects, v.Replaces = documentRef(r.Corrects, r.CorrectsNumber), documentRef(r.Replaces, r.ReplacesNumber)
+	if v.Corrects != nil && r.CorrectsAt != nil {
+		v.Corrects.Issued = r.CorrectsAt.UTC()
+	}
+	if v.Replaces != nil && r.ReplacesAt != nil {
+		v.Replaces.Issued = r.ReplacesAt.UTC()
+	}
+	if r.MediaType != nil {
+		v.Original = &billing.Original{MediaType: *r.MediaType, SHA256: [32]byte(r.Sha256), Size: r.OriginalSize}
 	}
 	var seller, buyer partyRow
 	if err := errors.Join(json.Unmarshal(r.Seller, &seller), json.Unmarshal(r.Buyer, &buyer)); err != nil {
@@ -86,60 +210,13 @@ func invoiceFrom(r db.ListInvoicesRow) (billing.Invoice, error) {
 	return v, nil
 }
 
-func (t *tx) lines(ctx context.Context, v billing.Invoice) ([]billing.Line, error) {
-	rows, err := t.q.InvoiceLines(ctx, t.raw, uuid.UUID(v.Org), uuid.UUID(v.ID))
-	if err != nil {
-		return nil, mapError(err)
+func documentRef(of *uuid.UUID, number *string) *billing.DocumentRef {
+	if of == nil {
+		return nil
 	}
-	shares, err := t.q.InvoiceSubjects(ctx, t.raw, uuid.UUID(v.Org), uuid.UUID(v.ID))
-	if err != nil {
-		return nil, mapError(err)
+	ref := &billing.DocumentRef{ID: id.Invoice(*of)}
+	if number != nil {
+		ref.Number = *number
 	}
-	out := make([]billing.Line, 0, len(rows))
-	for _, r := range rows {
-		l, err := lineFrom(r, v.Currency)
-		if err != nil {
-			return nil, fmt.Errorf("reading line %d of invoice %s: %w", r.LineNo, v.ID, err)
-		}
-		for _, s := range shares {
-			if s.LineNo != r.LineNo {
-				continue
-			}
-			quantity, ok := new(big.Int).SetString(s.Quantity, 10)
-			if !ok {
-				return nil, fmt.Errorf("reading a share of invoice %s: quantity %q", v.ID, s.Quantity)
-			}
-			l.Subjects = append(l.Subjects, billing.Share{
-				Subject: metering.Subject{Kind: "instance", ID: s.SubjectID}, Name: s.SubjectName, Quantity: quantity,
-				Segments: s.SegmentCount, Amount: money.NewAmount(s.AmountMinor, v.Currency), Hash: [32]byte(s.Hash),
-			})
-		}
-		out = append(out, l)
-	}
-	return out, nil
-}
-
-func lineFrom(r db.InvoiceLinesRow, currency money.Currency) (billing.Line, error) {
-	quantity, ok := new(big.Int).SetString(r.Quantity, 10)
-	if !ok {
-		return billing.Line{}, fmt.Errorf("quantity %q", r.Quantity)
-	}
-	price, err := money.ParsePrice(r.UnitPrice, currency)
-	if err != nil {
-		return billing.Line{}, err
-	}
-	unit, err := metering.UnitOf(metering.Meter(r.Meter))
-	if err != nil {
-		return billing.Line{}, err
-	}
-	return billing.Line{
-		No: int(r.LineNo), SKUCode: r.SkuCode, Description: r.Description, ProjectName: r.ProjectName,
-		Key: billing.LineKey{
-			Project: id.Project(r.ProjectID), Meter: metering.Meter(r.Meter), SKU: r.SkuID, IsolationGPU: r.IsolationGpu,
-			IsolationHost: r.IsolationHost, Pricing: billing.PricingKind(r.PricingKind), PriceVersion: orZero[id.PriceVersion](r.PriceVersionID),
-			Tier: int(r.Tier), TaxCategory: r.TaxCategory,
-		},
-		Quantity: quantity, QuantityUnit: r.QuantityUnit, PricedUnit: unit.Priced, Divisor: r.Divisor, UnitPrice: price,
-		Exact: price.Times(quantity, r.Divisor), Amount: money.NewAmount(r.AmountMinor, currency), Simulated: r.Simulated,
-	}, nil
+	return ref
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -16,29 +15,8 @@ import (
 	"github.com/tranche-cloud/tranche/billing/rating"
 	"github.com/tranche-cloud/tranche/internal/id"
 	"github.com/tranche-cloud/tranche/internal/metering"
-	"github.com/tranche-cloud/tranche/internal/money"
 	"github.com/tranche-cloud/tranche/internal/store/internal/db"
 )
-
-// Buyer returns an organization as it is printed on documents, and its currency.
-func (t *tx) Buyer(ctx context.Context, org id.Org) (billing.Party, money.Currency, error) {
-	r, err := t.q.BuyerOf(ctx, t.raw, uuid.UUID(org))
-	if err != nil {
-		return billing.Party{}, money.Currency{}, mapError(err)
-	}
-	currency, err := money.ParseCurrency(r.Currency)
-	if err != nil {
-		return billing.Party{}, money.Currency{}, fmt.Errorf("reading organization %s: %w", org, err)
-	}
-	p := billing.Party{Name: r.BillingName, Country: r.BillingCountry, TaxID: r.TaxID}
-	if p.Name == "" {
-		p.Name = r.Name
-	}
-	if r.BillingAddress != "" {
-		p.Address = strings.Split(r.BillingAddress, "\n")
-	}
-	return p, currency, nil
-}
 
 // Unbillable counts the segments that keep a period from being invoiced.
 type Unbillable struct{ Open, Crossing int64 }
@@ -69,27 +47,30 @@ func (t *SystemTx) SerializeInvoicing(ctx context.Context, org id.Org) error {
 	return mapError(t.q.SerializeInvoicing(ctx, t.raw, uuid.UUID(org)))
 }
 
-// LiveInvoice is the usage invoice of a period that counts.
+// LiveInvoice is the usage invoice of a close of a period that counts.
 type LiveInvoice struct {
 	ID          id.Invoice // zero: there is none
 	State       billing.State
+	Replaces    id.Invoice // of a re-issue
 	ContentHash []byte
 	InputsHash  []byte
 }
 
 // SameAs reports whether the stored invoice was made of just this.
 func (l LiveInvoice) SameAs(v billing.Invoice, basis Basis) bool {
-	return bytes.Equal(l.ContentHash, v.ContentHash[:]) && bytes.Equal(l.InputsHash, basis.Result.DocumentHash[:])
+	return bytes.Equal(l.ContentHash, v.ContentHash[:]) && bytes.Equal(l.InputsHash, basis.Result.DocumentHash[:]) &&
+		l.Replaces == replaced(v)
 }
 
-// LiveInvoice returns the usage invoice of a period, the zero value if there is none.
-func (t *SystemTx) LiveInvoice(ctx context.Context, org id.Org, period string) (LiveInvoice, error) {
-	r, err := t.q.LiveUsageInvoice(ctx, t.raw, db.LiveUsageInvoiceParams{OrgID: uuid.UUID(org), Period: period})
+// LiveInvoice returns the usage invoice of a close, the zero value if there is none.
+func (t *SystemTx) LiveInvoice(ctx context.Context, org id.Org, period string, closeNo int) (LiveInvoice, error) {
+	r, err := t.q.LiveUsageInvoice(ctx, t.raw, db.LiveUsageInvoiceParams{OrgID: uuid.UUID(org), Period: period, CloseNo: int32(closeNo)})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return LiveInvoice{}, nil
 	}
 	return LiveInvoice{
-		ID: id.Invoice(r.ID), State: billing.State(r.Status), ContentHash: r.ContentHash, InputsHash: r.InputsHash,
+		ID: id.Invoice(r.ID), State: billing.State(r.Status), Replaces: orZero[id.Invoice](r.Replaces),
+		ContentHash: r.ContentHash, InputsHash: r.InputsHash,
 	}, mapError(err)
 }
 
@@ -106,41 +87,35 @@ func (t *SystemTx) DeleteDraft(ctx context.Context, org id.Org, inv id.Invoice) 
 	return mapError(t.q.DeleteDraft(ctx, t.raw, uuid.UUID(org), uuid.UUID(inv)))
 }
 
-// Basis is what a draft was made from: the record of the rating, and what a
-// finalize compares to see that no usage came in between.
+// Basis is what a draft was made from: the record of the rating, the terms, and what
+// a finalize compares to see that no usage came in between.
 type Basis struct {
-	Result      rating.Result
+	Result rating.Result
+	Terms  []byte     // billing.EncodeTerms, nil for none
+	Usage  UsageState // of the period
+	AsOf   *int       // the close up to which the period's usage is in; nil: of no usage
+	Source [16]byte   // of an advance: the payment
+}
+
+// UsageState tells one state of a period's usage from another.
+type UsageState struct {
+	Segments    int64
+	Changes     int64 // exclusions and lifts
 	MaxRecorded time.Time
+	CloseNo     int // of the account
 }
 
 // InsertDraft writes a draft with lines, shares and taxes.
 func (t *SystemTx) InsertDraft(ctx context.Context, v billing.Invoice, basis Basis) error {
-	seller, err := json.Marshal(partyOf(v.Seller))
+	p, err := draftRow(v, basis)
 	if err != nil {
-		return fmt.Errorf("encoding the seller: %w", err)
+		return err
 	}
-	buyer, err := json.Marshal(partyOf(v.Buyer))
-	if err != nil {
-		return fmt.Errorf("encoding the buyer: %w", err)
-	}
-	inputs, err := json.Marshal(map[string]string{"document": basis.Result.Document})
-	if err != nil {
-		return fmt.Errorf("encoding the inputs: %w", err)
-	}
-	_, err = t.q.InsertInvoice(ctx, t.raw, db.InsertInvoiceParams{
-		OrgID: uuid.UUID(v.Org), InvoiceID: uuid.UUID(v.ID), Period: metering.PeriodOf(v.Period.From), PeriodFrom: v.Period.From,
-		PeriodTo: v.Period.To, CloseNo: int32(v.CloseNo), Currency: v.Currency.Code(), Seller: seller, Buyer: buyer,
-		SubtotalMinor: v.Subtotal.Minor(), TaxMinor: v.TaxTotal.Minor(), TotalMinor: v.Total.Minor(), ContentHash: v.ContentHash[:],
-		EngineVersion: rating.Engine, Inputs: inputs, InputsHash: basis.Result.DocumentHash[:],
-		SegmentCount: basis.Result.Segments, MaxRecordedAt: basis.MaxRecorded, Simulated: v.Simulated(),
-	})
-	if err != nil {
+	if _, err := t.q.InsertInvoice(ctx, t.raw, p); err != nil {
 		return mapError(err)
 	}
-	for _, l := range v.Lines {
-		if err := t.insertLine(ctx, v, l); err != nil {
-			return err
-		}
+	if err := t.insertLines(ctx, v); err != nil {
+		return err
 	}
 	for _, x := range v.Taxes {
 		err := t.q.InsertInvoiceTax(ctx, t.raw, db.InsertInvoiceTaxParams{
@@ -154,26 +129,78 @@ func (t *SystemTx) InsertDraft(ctx context.Context, v billing.Invoice, basis Bas
 	return nil
 }
 
-func (t *SystemTx) insertLine(ctx context.Context, v billing.Invoice, l billing.Line) error {
-	err := t.q.InsertInvoiceLine(ctx, t.raw, db.InsertInvoiceLineParams{
-		OrgID: uuid.UUID(v.Org), InvoiceID: uuid.UUID(v.ID), LineNo: int32(l.No), ProjectID: uuid.UUID(l.Key.Project),
-		ProjectName: l.ProjectName, Description: l.Description, Meter: string(l.Key.Meter), SkuID: l.Key.SKU, SkuCode: l.SKUCode,
-		IsolationGpu: l.Key.IsolationGPU, IsolationHost: l.Key.IsolationHost, PricingKind: string(l.Key.Pricing),
-		PriceVersionID: nullable(l.Key.PriceVersion), Tier: int32(l.Key.Tier), TaxCategory: l.Key.TaxCategory,
-		Quantity: l.Quantity.String(), QuantityUnit: l.QuantityUnit, Divisor: l.Divisor, UnitPrice: l.UnitPrice.Decimal(),
-		AmountMinor: l.Amount.Minor(), Simulated: l.Simulated,
-	})
+func draftRow(v billing.Invoice, basis Basis) (db.InsertInvoiceParams, error) {
+	seller, err := json.Marshal(partyOf(v.Seller))
 	if err != nil {
+		return db.InsertInvoiceParams{}, fmt.Errorf("encoding the seller: %w", err)
+	}
+	buyer, err := json.Marshal(partyOf(v.Buyer))
+	if err != nil {
+		return db.InsertInvoiceParams{}, fmt.Errorf("encoding the buyer: %w", err)
+	}
+	inputs, err := json.Marshal(map[string]string{"document": basis.Result.Document})
+	if err != nil {
+		return db.InsertInvoiceParams{}, fmt.Errorf("encoding the inputs: %w", err)
+	}
+	p := db.InsertInvoiceParams{
+		OrgID: uuid.UUID(v.Org), InvoiceID: uuid.UUID(v.ID), Kind: string(v.Kind), Period: metering.PeriodOf(v.Period.From),
+		PeriodFrom: v.Period.From, PeriodTo: v.Period.To, CloseNo: int32(v.CloseNo), Issuer: v.Issuer, Locale: v.Locale,
+		TaxPoint: v.TaxPoint, Replaces: nullable(replaced(v)), SourceID: nullable(id.Payment(basis.Source)), Reason: v.Reason,
+		Refund: string(v.Refund), Notes: v.Notes, Currency: v.Currency.Code(), Seller: seller, Buyer: buyer,
+		SubtotalMinor: v.Subtotal.Minor(), TaxMinor: v.TaxTotal.Minor(), TotalMinor: v.Total.Minor(),
+		ContentVersion: int32(v.ContentVersion), ContentHash: v.ContentHash[:], EngineVersion: basis.Result.Engine, Inputs: inputs,
+		InputsHash: basis.Result.DocumentHash[:], Terms: basis.Terms, SegmentCount: basis.Result.Segments,
+		MaxRecordedAt: basis.Usage.MaxRecorded, Simulated: v.Simulated(),
+	}
+	if v.Corrects != nil {
+		p.Corrects = nullable(v.Corrects.ID)
+	}
+	if basis.AsOf != nil {
+		n := int32(*basis.AsOf)
+		p.AsOfClose = &n
+	}
+	if p.Notes == nil {
+		p.Notes = []string{}
+	}
+	return p, nil
+}
+
+func replaced(v billing.Invoice) id.Invoice {
+	if v.Replaces == nil {
+		return id.Invoice{}
+	}
+	return v.Replaces.ID
+}
+
+// insertLines writes all lines in one statement and all shares in another.
+func (t *SystemTx) insertLines(ctx context.Context, v billing.Invoice) error {
+	rows := make([]lineRow, len(v.Lines))
+	p := db.InsertLineSubjectsParams{OrgID: uuid.UUID(v.Org), InvoiceID: uuid.UUID(v.ID)}
+	for i, l := range v.Lines {
+		rows[i] = lineRowOf(l)
+		for _, s := range l.Subjects {
+			p.LineNos = append(p.LineNos, int32(l.No))
+			p.SubjectKinds = append(p.SubjectKinds, s.Subject.Kind)
+			p.SubjectIds = append(p.SubjectIds, s.Subject.ID)
+			p.SubjectNames = append(p.SubjectNames, s.Name)
+			p.Quantities = append(p.Quantities, s.Quantity.String())
+			p.SegmentCounts = append(p.SegmentCounts, s.Segments)
+			p.Amounts = append(p.Amounts, s.Amount.Minor())
+			p.Hashes = append(p.Hashes, s.Hash[:])
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	lines, err := json.Marshal(rows)
+	if err != nil {
+		return fmt.Errorf("encoding lines: %w", err)
+	}
+	if err := t.q.InsertInvoiceLines(ctx, t.raw, db.InsertInvoiceLinesParams{OrgID: p.OrgID, InvoiceID: p.InvoiceID, Lines: lines}); err != nil {
 		return mapError(err)
 	}
-	p := db.InsertLineSubjectsParams{OrgID: uuid.UUID(v.Org), InvoiceID: uuid.UUID(v.ID), LineNo: int32(l.No)}
-	for _, s := range l.Subjects {
-		p.SubjectIds = append(p.SubjectIds, s.Subject.ID)
-		p.SubjectNames = append(p.SubjectNames, s.Name)
-		p.Quantities = append(p.Quantities, s.Quantity.String())
-		p.SegmentCounts = append(p.SegmentCounts, s.Segments)
-		p.Amounts = append(p.Amounts, s.Amount.Minor())
-		p.Hashes = append(p.Hashes, s.Hash[:])
+	if len(p.LineNos) == 0 {
+		return nil
 	}
 	return mapError(t.q.InsertLineSubjects(ctx, t.raw, p))
 }
@@ -185,32 +212,50 @@ func (t *SystemTx) LockBillingAccount(ctx context.Context, org id.Org) error {
 	return mapError(err)
 }
 
-// UsageCount reads again what a draft was made from.
-func (t *SystemTx) UsageCount(ctx context.Context, org id.Org, window metering.Interval) (segments int64, maxRecorded time.Time, err error) {
+// UsageState reads what tells whether the usage of a period changed. Read it before
+// the usage, and again under the lock of the account.
+func (t *tx) UsageState(ctx context.Context, org id.Org, window metering.Interval) (UsageState, error) {
+	no, err := t.q.CloseNoOf(ctx, t.raw, uuid.UUID(org))
+	if err != nil {
+		return UsageState{}, mapError(err)
+	}
 	r, err := t.q.UsageOfPeriod(ctx, t.raw, db.UsageOfPeriodParams{OrgID: uuid.UUID(org), FromAt: window.From, ToAt: window.To})
-	return r.SegmentCount, r.MaxRecordedAt, mapError(err)
+	return UsageState{
+		Segments: r.SegmentCount, Changes: r.Changes, MaxRecorded: r.MaxRecordedAt.UTC(), CloseNo: int(no),
+	}, mapError(err)
 }
 
-// UnbilledSubjects counts the (subject, meter) pairs whose lines do not sum to
-// their segments: 0 on every correct invoice.
-func (t *SystemTx) UnbilledSubjects(ctx context.Context, v billing.Invoice) (int64, error) {
+// LateCloseNo is the last close after which anything about a period was accepted, 0
+// for none.
+func (t *tx) LateCloseNo(ctx context.Context, org id.Org, window metering.Interval) (int, error) {
+	n, err := t.q.LateCloseNo(ctx, t.raw, db.LateCloseNoParams{
+		OrgID: uuid.UUID(org), Period: metering.PeriodOf(window.From), FromAt: window.From, ToAt: window.To,
+	})
+	return int(n), mapError(err)
+}
+
+// UnbilledSubjects counts the (subject, meter) pairs of a period whose documents do
+// not sum to their usage as of a close: 0 on every correct set of documents.
+func (t *SystemTx) UnbilledSubjects(ctx context.Context, org id.Org, window metering.Interval, asOf int) (int64, error) {
 	n, err := t.q.UnbilledSubjects(ctx, t.raw, db.UnbilledSubjectsParams{
-		InvoiceID: uuid.UUID(v.ID), OrgID: uuid.UUID(v.Org), FromAt: v.Period.From, ToAt: v.Period.To,
+		OrgID: uuid.UUID(org), Period: metering.PeriodOf(window.From), AsOf: int32(asOf), FromAt: window.From, ToAt: window.To,
 	})
 	return n, mapError(err)
 }
 
 // CloseUsageUntil closes the organization's usage up to an instant: no segment
-// opens before it from then on.
+// opens before it in time from then on.
 func (t *SystemTx) CloseUsageUntil(ctx context.Context, org id.Org, until time.Time) error {
 	return mapError(t.q.AdvanceClosedUntil(ctx, t.raw, until, uuid.UUID(org)))
 }
 
-// TakeNumber takes the next number of a series of usage invoices, at an instant
-// that is never before the last one's. Take it last: it holds the series until the
-// transaction ends, and a rollback gives the number back.
+// TakeNumber takes the next number of a series, at an instant that is never before
+// the last one's. Take it last: it holds the series until the transaction ends, and a
+// rollback gives the number back.
 func (t *SystemTx) TakeNumber(ctx context.Context, s billing.Series, at time.Time) (number int, issued time.Time, err error) {
-	r, err := t.q.TakeInvoiceNumber(ctx, t.raw, db.TakeInvoiceNumberParams{Series: s.Prefix, Year: int32(s.Year), Kind: "usage", At: at})
+	r, err := t.q.TakeInvoiceNumber(ctx, t.raw, db.TakeInvoiceNumberParams{
+		Series: s.Prefix, Year: int32(s.Year), Kind: string(s.Kind), At: at,
+	})
 	return int(r.Last), r.LastAt.UTC(), mapError(err)
 }
 
@@ -218,13 +263,45 @@ func (t *SystemTx) TakeNumber(ctx context.Context, s billing.Series, at time.Tim
 // fails with state.conflict if it is no draft any more.
 func (t *SystemTx) SaveFinalized(ctx context.Context, v billing.Invoice, s billing.Series) error {
 	n, err := t.q.OpenInvoice(ctx, t.raw, db.OpenInvoiceParams{
-		Series: s.Prefix, Number: &v.Number, FinalizedAt: &v.FinalizedAt, OrgID: uuid.UUID(v.Org), InvoiceID: uuid.UUID(v.ID),
+		Series: s.Prefix, Number: &v.Number, FinalizedAt: &v.FinalizedAt, DueOn: v.DueOn, OrgID: uuid.UUID(v.Org), InvoiceID: uuid.UUID(v.ID),
 	})
 	if err != nil {
 		return mapError(err)
 	}
 	if n == 0 {
 		return constraintFaults["invoices_finalized"]
+	}
+	return nil
+}
+
+// SaveCarried makes a draft immutable without a number. It fails like SaveFinalized.
+func (t *SystemTx) SaveCarried(ctx context.Context, v billing.Invoice, at time.Time) error {
+	n, err := t.q.CarryInvoice(ctx, t.raw, db.CarryInvoiceParams{FinalizedAt: &at, OrgID: uuid.UUID(v.Org), InvoiceID: uuid.UUID(v.ID)})
+	if err != nil {
+		return mapError(err)
+	}
+	if n == 0 {
+		return constraintFaults["invoices_finalized"]
+	}
+	return nil
+}
+
+// TakeCarried notes which invoice took carried documents on. It fails with
+// state.conflict if another one has.
+func (t *SystemTx) TakeCarried(ctx context.Context, v billing.Invoice, carried []id.Invoice) error {
+	if len(carried) == 0 {
+		return nil
+	}
+	ids := make([]uuid.UUID, len(carried))
+	for i, c := range carried {
+		ids[i] = uuid.UUID(c)
+	}
+	n, err := t.q.TakeCarried(ctx, t.raw, db.TakeCarriedParams{By: uuid.UUID(v.ID), OrgID: uuid.UUID(v.Org), InvoiceIds: ids})
+	if err != nil {
+		return mapError(err)
+	}
+	if int(n) != len(carried) {
+		return constraintFaults["invoices_carried_by"]
 	}
 	return nil
 }

@@ -80,7 +80,7 @@ begin
   where org_id = p_org and subject_id = p_subject and meter = p_meter and upper_inf(during);
   was_open := found;
   select run into ended from usage_segments where org_id = p_org and subject_id = p_subject and meter = p_meter
-    and (p_run = 0 or run = p_run) order by lower(during) desc limit 1;
+    and (p_run = 0 or run = p_run) order by seq desc limit 1;
   if found then
     perform exclude_usage(p_org, p_subject, p_meter, ended, tstzrange(p_at, null, '[)'), p_reason, null);
   end if;
@@ -169,10 +169,14 @@ end $$;
 CREATE FUNCTION public.invoices_guard() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
+declare states constant text[] := array['live', 'credited_minor', 'carried_by'];
 begin
   if tg_op = 'UPDATE' and old.status = 'draft' then return new; end if;
   if tg_op = 'DELETE' and old.status = 'draft' then return old; end if;
-  if tg_op = 'UPDATE' and to_jsonb(new) - 'live' = to_jsonb(old) - 'live' then return new; end if;
+  if tg_op = 'UPDATE' and to_jsonb(new) - states = to_jsonb(old) - states
+    and (old.live or not new.live) and new.credited_minor >= old.credited_minor
+    and (old.carried_by is null or new.carried_by = old.carried_by or not exists (select 1 from invoices where id = old.carried_by and live))
+  then return new; end if;
   raise exception 'invoice % is finalized', old.number using errcode = 'restrict_violation', constraint = 'invoices_finalized';
 end $$;
 
@@ -300,7 +304,7 @@ begin
         s.price_book_id);
     end if;
     s.id := uuid_v7();
-    s.seq := (select max(seq) + 1 from usage_segments where org_id = p_org and subject_id = p_subject and meter = p_meter);
+    s.seq := s.seq + 1;
     s.open_reason := 'month_seal';
     s.recorded_at := clock_timestamp();
     s.revision := 1;
@@ -640,7 +644,7 @@ CREATE TABLE public.budgets (
     key_id uuid,
     amount_minor bigint NOT NULL,
     currency text NOT NULL,
-    thresholds integer[] DEFAULT '{50,80,100}'::integer[] NOT NULL,
+    thresholds integer[] NOT NULL,
     hard boolean DEFAULT false NOT NULL,
     period text DEFAULT ''::text NOT NULL,
     spent_minor bigint DEFAULT 0 NOT NULL,
@@ -949,18 +953,6 @@ CREATE TABLE public.gpu_costs (
     CONSTRAINT gpu_costs_amount CHECK ((per_hour >= (0)::numeric))
 );
 
-CREATE TABLE public.gpu_hours (
-    gpu_id uuid NOT NULL,
-    hour timestamp with time zone NOT NULL,
-    host_id uuid NOT NULL,
-    model text NOT NULL,
-    mode text NOT NULL,
-    observed_us bigint DEFAULT 0 NOT NULL,
-    sellable_us bigint DEFAULT 0 NOT NULL,
-    observed_at timestamp with time zone NOT NULL,
-    CONSTRAINT gpu_hours_bounds CHECK (((sellable_us >= 0) AND (sellable_us <= observed_us) AND (observed_us <= '3600000000'::bigint)))
-);
-
 CREATE TABLE public.gpu_inventories (
     hash bytea NOT NULL,
     body jsonb NOT NULL,
@@ -1221,11 +1213,11 @@ CREATE TABLE public.invoice_lines (
     org_id uuid NOT NULL,
     invoice_id uuid NOT NULL,
     line_no integer NOT NULL,
-    project_id uuid NOT NULL,
+    project_id uuid,
     project_name text NOT NULL,
     description text NOT NULL,
     meter text NOT NULL,
-    sku_id uuid NOT NULL,
+    sku_id uuid,
     sku_code text NOT NULL,
     isolation_gpu text NOT NULL,
     isolation_host text NOT NULL,
@@ -1238,7 +1230,20 @@ CREATE TABLE public.invoice_lines (
     divisor numeric(38,0) NOT NULL,
     unit_price numeric(24,12) NOT NULL,
     amount_minor bigint NOT NULL,
-    simulated boolean DEFAULT false NOT NULL
+    simulated boolean DEFAULT false NOT NULL,
+    component text DEFAULT 'usage'::text NOT NULL,
+    reference text DEFAULT ''::text NOT NULL,
+    variant text DEFAULT ''::text NOT NULL,
+    packages bigint DEFAULT 0 NOT NULL,
+    priced_unit text DEFAULT ''::text NOT NULL,
+    tax_rate numeric(9,6) DEFAULT 0 NOT NULL,
+    discounts jsonb DEFAULT '[]'::jsonb NOT NULL,
+    exact text DEFAULT ''::text NOT NULL,
+    from_at timestamp with time zone,
+    to_at timestamp with time zone,
+    corrects_invoice uuid,
+    corrects_number text DEFAULT ''::text NOT NULL,
+    corrects_line integer
 );
 
 ALTER TABLE ONLY public.invoice_lines FORCE ROW LEVEL SECURITY;
@@ -1250,6 +1255,20 @@ CREATE TABLE public.invoice_numbers (
     last integer DEFAULT 0 NOT NULL,
     last_at timestamp with time zone
 );
+
+CREATE TABLE public.invoice_originals (
+    org_id uuid NOT NULL,
+    invoice_id uuid NOT NULL,
+    number text NOT NULL,
+    media_type text NOT NULL,
+    sha256 bytea NOT NULL,
+    body bytea NOT NULL,
+    stored_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    keep_until date NOT NULL,
+    CONSTRAINT invoice_originals_sha256 CHECK ((length(sha256) = 32))
+);
+
+ALTER TABLE ONLY public.invoice_originals FORCE ROW LEVEL SECURITY;
 
 CREATE TABLE public.invoice_run_targets (
     run_id uuid NOT NULL,
@@ -1331,13 +1350,47 @@ CREATE TABLE public.invoices (
     simulated boolean DEFAULT false NOT NULL,
     created_at timestamp with time zone NOT NULL,
     finalized_at timestamp with time zone,
+    issuer text DEFAULT 'default'::text NOT NULL,
+    locale text DEFAULT 'en'::text NOT NULL,
+    tax_point timestamp with time zone,
+    due_on date,
+    corrects uuid,
+    source_id uuid,
+    reason text DEFAULT ''::text NOT NULL,
+    refund text DEFAULT ''::text NOT NULL,
+    notes text[] DEFAULT '{}'::text[] NOT NULL,
+    content_version integer DEFAULT 1 NOT NULL,
+    terms jsonb,
+    as_of_close integer,
+    credited_minor bigint DEFAULT 0 NOT NULL,
+    carried_by uuid,
+    CONSTRAINT invoices_carried CHECK (((carried_by IS NULL) OR (status = 'carried'::text))),
+    CONSTRAINT invoices_credit_note CHECK (((kind = 'credit_note'::text) = (corrects IS NOT NULL))),
+    CONSTRAINT invoices_credited CHECK (((credited_minor >= 0) AND (credited_minor <= GREATEST(total_minor, (0)::bigint)))),
     CONSTRAINT invoices_kind CHECK ((kind = ANY (ARRAY['usage'::text, 'credit_note'::text, 'advance'::text]))),
     CONSTRAINT invoices_numbered CHECK (((status = 'open'::text) = (number IS NOT NULL))),
-    CONSTRAINT invoices_status CHECK ((status = ANY (ARRAY['draft'::text, 'open'::text]))),
+    CONSTRAINT invoices_refund CHECK ((refund = ANY (ARRAY[''::text, 'wallet'::text, 'provider'::text, 'none'::text]))),
+    CONSTRAINT invoices_signs CHECK (((kind <> 'credit_note'::text) OR (total_minor <= 0))),
+    CONSTRAINT invoices_status CHECK ((status = ANY (ARRAY['draft'::text, 'open'::text, 'carried'::text]))),
     CONSTRAINT invoices_total CHECK ((total_minor = (subtotal_minor + tax_minor)))
 );
 
 ALTER TABLE ONLY public.invoices FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.issuer_versions (
+    issuer text NOT NULL,
+    effective_from timestamp with time zone NOT NULL,
+    profile jsonb NOT NULL,
+    created_by text NOT NULL,
+    created_at timestamp with time zone NOT NULL
+);
+
+CREATE TABLE public.issuers (
+    slug text NOT NULL,
+    prefix text NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT issuers_slug CHECK ((slug ~ '^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$'::text))
+);
 
 CREATE TABLE public.join_tokens (
     id uuid NOT NULL,
@@ -1395,7 +1448,8 @@ CREATE TABLE public.line_subjects (
     quantity numeric(38,0) NOT NULL,
     segment_count bigint NOT NULL,
     amount_minor bigint NOT NULL,
-    hash bytea NOT NULL
+    hash bytea NOT NULL,
+    subject_kind text DEFAULT 'instance'::text NOT NULL
 );
 
 ALTER TABLE ONLY public.line_subjects FORCE ROW LEVEL SECURITY;
@@ -1547,12 +1601,19 @@ CREATE TABLE public.organizations (
     generation bigint DEFAULT 1 NOT NULL,
     revision bigint DEFAULT 1 NOT NULL,
     created_at timestamp with time zone NOT NULL,
+    billing_postcode text DEFAULT ''::text NOT NULL,
+    tax_status text DEFAULT 'business'::text NOT NULL,
+    locale text DEFAULT ''::text NOT NULL,
+    issuer text DEFAULT 'default'::text NOT NULL,
+    einvoice boolean DEFAULT false NOT NULL,
+    einvoice_endpoint text DEFAULT ''::text NOT NULL,
     CONSTRAINT organizations_currency CHECK ((currency ~ '^[A-Z]{3}$'::text)),
     CONSTRAINT organizations_quota_gpus CHECK ((quota_gpus >= 0)),
     CONSTRAINT organizations_quota_instances CHECK ((quota_instances >= 0)),
     CONSTRAINT organizations_rate_launch CHECK ((rate_launch > 0)),
     CONSTRAINT organizations_rate_read CHECK ((rate_read > 0)),
-    CONSTRAINT organizations_rate_write CHECK ((rate_write > 0))
+    CONSTRAINT organizations_rate_write CHECK ((rate_write > 0)),
+    CONSTRAINT organizations_tax_status CHECK ((tax_status = ANY (ARRAY['business'::text, 'consumer'::text])))
 );
 
 ALTER TABLE ONLY public.organizations FORCE ROW LEVEL SECURITY;
@@ -2011,6 +2072,28 @@ CREATE TABLE public.statement_lines (
     CONSTRAINT statement_lines_state CHECK ((state = ANY (ARRAY['queued'::text, 'matched'::text, 'returned'::text])))
 );
 
+CREATE TABLE public.tax_id_checks (
+    org_id uuid NOT NULL,
+    id uuid NOT NULL,
+    tax_id text NOT NULL,
+    outcome text NOT NULL,
+    source text NOT NULL,
+    consultation text DEFAULT ''::text NOT NULL,
+    checked_at timestamp with time zone NOT NULL,
+    CONSTRAINT tax_id_checks_outcome CHECK ((outcome = ANY (ARRAY['valid'::text, 'invalid'::text, 'unknown'::text])))
+);
+
+ALTER TABLE ONLY public.tax_id_checks FORCE ROW LEVEL SECURITY;
+
+CREATE TABLE public.tax_tables (
+    issuer text NOT NULL,
+    version integer NOT NULL,
+    document jsonb NOT NULL,
+    created_by text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    CONSTRAINT tax_tables_version_positive CHECK ((version > 0))
+);
+
 CREATE TABLE public.top_ups (
     org_id uuid NOT NULL,
     id uuid NOT NULL,
@@ -2194,9 +2277,6 @@ ALTER TABLE ONLY public.gpu_bindings
 ALTER TABLE ONLY public.gpu_costs
     ADD CONSTRAINT gpu_costs_pkey PRIMARY KEY (gpu_model, currency, effective_from);
 
-ALTER TABLE ONLY public.gpu_hours
-    ADD CONSTRAINT gpu_hours_pkey PRIMARY KEY (gpu_id, hour, mode);
-
 ALTER TABLE ONLY public.gpu_inventories
     ADD CONSTRAINT gpu_inventories_pkey PRIMARY KEY (hash);
 
@@ -2266,6 +2346,9 @@ ALTER TABLE ONLY public.invoice_lines
 ALTER TABLE ONLY public.invoice_numbers
     ADD CONSTRAINT invoice_numbers_pkey PRIMARY KEY (series, year, kind);
 
+ALTER TABLE ONLY public.invoice_originals
+    ADD CONSTRAINT invoice_originals_once PRIMARY KEY (invoice_id);
+
 ALTER TABLE ONLY public.invoice_run_targets
     ADD CONSTRAINT invoice_run_targets_pkey PRIMARY KEY (run_id, org_id);
 
@@ -2286,6 +2369,15 @@ ALTER TABLE ONLY public.invoices
 
 ALTER TABLE ONLY public.invoices
     ADD CONSTRAINT invoices_pkey PRIMARY KEY (org_id, id);
+
+ALTER TABLE ONLY public.issuer_versions
+    ADD CONSTRAINT issuer_versions_start PRIMARY KEY (issuer, effective_from);
+
+ALTER TABLE ONLY public.issuers
+    ADD CONSTRAINT issuers_pkey PRIMARY KEY (slug);
+
+ALTER TABLE ONLY public.issuers
+    ADD CONSTRAINT issuers_prefix UNIQUE (prefix);
 
 ALTER TABLE ONLY public.join_tokens
     ADD CONSTRAINT join_tokens_hash UNIQUE (hash);
@@ -2494,6 +2586,12 @@ ALTER TABLE ONLY public.statement_lines
 ALTER TABLE ONLY public.statement_lines
     ADD CONSTRAINT statement_lines_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY public.tax_id_checks
+    ADD CONSTRAINT tax_id_checks_pkey PRIMARY KEY (org_id, id);
+
+ALTER TABLE ONLY public.tax_tables
+    ADD CONSTRAINT tax_tables_version PRIMARY KEY (issuer, version);
+
 ALTER TABLE ONLY public.top_ups
     ADD CONSTRAINT top_ups_id UNIQUE (id);
 
@@ -2559,8 +2657,6 @@ CREATE INDEX dunnings_work ON public.dunnings USING btree (next_at) WHERE (next_
 
 CREATE INDEX events_by_org ON public.events USING btree (org_id, tx, id);
 
-CREATE INDEX gpu_hours_age ON public.gpu_hours USING btree (hour);
-
 CREATE INDEX gpus_by_shape ON public.gpus USING btree (cell_id, model, mode_observed);
 
 CREATE INDEX host_desired_by_host ON public.host_desired USING btree (host_id, tx, id);
@@ -2589,6 +2685,12 @@ CREATE INDEX interruptions_by_instance ON public.interruptions USING btree (org_
 
 CREATE UNIQUE INDEX interruptions_open ON public.interruptions USING btree (instance_id) WHERE (to_at IS NULL);
 
+CREATE INDEX invoice_lines_advances ON public.invoice_lines USING btree (org_id, reference) WHERE (component = 'advance_deduction'::text);
+
+CREATE INDEX invoice_lines_corrects ON public.invoice_lines USING btree (corrects_invoice) WHERE (corrects_invoice IS NOT NULL);
+
+CREATE INDEX invoice_originals_org ON public.invoice_originals USING btree (org_id, invoice_id);
+
 CREATE INDEX invoice_run_targets_pending ON public.invoice_run_targets USING btree (run_id, attempts, org_id) WHERE (status = 'pending'::text);
 
 CREATE UNIQUE INDEX invoice_runs_one_running ON public.invoice_runs USING btree (period) WHERE (status = 'running'::text);
@@ -2597,7 +2699,13 @@ CREATE INDEX invoice_runs_wake ON public.invoice_runs USING btree (next_wake_at)
 
 CREATE INDEX invoice_write_offs_by_invoice ON public.invoice_write_offs USING btree (org_id, invoice_id);
 
+CREATE UNIQUE INDEX invoices_advance_once ON public.invoices USING btree (org_id, source_id) WHERE ((kind = 'advance'::text) AND live);
+
 CREATE UNIQUE INDEX invoices_billed_once ON public.invoices USING btree (org_id, period, close_no) WHERE (live AND (kind = 'usage'::text));
+
+CREATE INDEX invoices_notes_of ON public.invoices USING btree (corrects) WHERE (corrects IS NOT NULL);
+
+CREATE INDEX invoices_waiting ON public.invoices USING btree (org_id) WHERE ((status = 'carried'::text) AND (carried_by IS NULL) AND live);
 
 CREATE INDEX ledger_journals_day ON public.ledger_journals USING btree (effective_on);
 
@@ -2651,8 +2759,6 @@ CREATE INDEX reservations_during ON public.reservations USING gist (org_id, duri
 
 CREATE INDEX reservations_next ON public.reservations USING btree (next_at) WHERE (next_at IS NOT NULL);
 
-CREATE INDEX run_proofs_ended ON public.run_proofs USING btree (ended_at);
-
 CREATE INDEX run_proofs_instance ON public.run_proofs USING btree (org_id, instance_id);
 
 CREATE INDEX slice_samples_age ON public.slice_samples USING btree (at);
@@ -2662,6 +2768,8 @@ CREATE INDEX slice_samples_by_instance ON public.slice_samples USING btree (org_
 CREATE UNIQUE INDEX ssh_authorities_current ON public.ssh_authorities USING btree (current) WHERE current;
 
 CREATE INDEX statement_lines_by_state ON public.statement_lines USING btree (state, id);
+
+CREATE INDEX tax_id_checks_latest ON public.tax_id_checks USING btree (org_id, tax_id, checked_at DESC);
 
 CREATE UNIQUE INDEX top_ups_one_open ON public.top_ups USING btree (org_id) WHERE (status = ANY (ARRAY['pending'::text, 'ordered'::text]));
 
@@ -2725,6 +2833,10 @@ CREATE TRIGGER invoice_lines_guard BEFORE INSERT OR DELETE OR UPDATE ON public.i
 
 CREATE TRIGGER invoice_lines_no_truncate BEFORE TRUNCATE ON public.invoice_lines FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
 
+CREATE TRIGGER invoice_originals_immutable BEFORE DELETE OR UPDATE ON public.invoice_originals FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER invoice_originals_no_truncate BEFORE TRUNCATE ON public.invoice_originals FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
+
 CREATE TRIGGER invoice_taxes_guard BEFORE INSERT OR DELETE OR UPDATE ON public.invoice_taxes FOR EACH ROW EXECUTE FUNCTION public.invoice_parts_guard();
 
 CREATE TRIGGER invoice_taxes_no_truncate BEFORE TRUNCATE ON public.invoice_taxes FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
@@ -2736,6 +2848,10 @@ CREATE TRIGGER invoice_write_offs_no_truncate BEFORE TRUNCATE ON public.invoice_
 CREATE TRIGGER invoices_guard BEFORE DELETE OR UPDATE ON public.invoices FOR EACH ROW EXECUTE FUNCTION public.invoices_guard();
 
 CREATE TRIGGER invoices_no_truncate BEFORE TRUNCATE ON public.invoices FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER issuer_versions_immutable BEFORE DELETE OR UPDATE ON public.issuer_versions FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER issuer_versions_no_truncate BEFORE TRUNCATE ON public.issuer_versions FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
 
 CREATE CONSTRAINT TRIGGER ledger_journal_balances AFTER INSERT OR DELETE OR UPDATE ON public.ledger_postings DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.ledger_journal_balances();
 
@@ -2792,6 +2908,14 @@ CREATE TRIGGER spot_prices_append BEFORE INSERT ON public.spot_prices FOR EACH R
 CREATE TRIGGER spot_prices_immutable BEFORE DELETE OR UPDATE ON public.spot_prices FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
 
 CREATE TRIGGER spot_prices_no_truncate BEFORE TRUNCATE ON public.spot_prices FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER tax_id_checks_immutable BEFORE DELETE OR UPDATE ON public.tax_id_checks FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER tax_id_checks_no_truncate BEFORE TRUNCATE ON public.tax_id_checks FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER tax_tables_immutable BEFORE DELETE OR UPDATE ON public.tax_tables FOR EACH ROW EXECUTE FUNCTION public.refuse_change();
+
+CREATE TRIGGER tax_tables_no_truncate BEFORE TRUNCATE ON public.tax_tables FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
 
 CREATE TRIGGER usage_segments_no_truncate BEFORE TRUNCATE ON public.usage_segments FOR EACH STATEMENT EXECUTE FUNCTION public.refuse_change();
 
@@ -2887,9 +3011,6 @@ ALTER TABLE ONLY public.dunnings
 
 ALTER TABLE ONLY public.gpu_bindings
     ADD CONSTRAINT gpu_bindings_gpu FOREIGN KEY (gpu_id) REFERENCES public.gpus(id);
-
-ALTER TABLE ONLY public.gpu_hours
-    ADD CONSTRAINT gpu_hours_gpu FOREIGN KEY (gpu_id) REFERENCES public.gpus(id);
 
 ALTER TABLE ONLY public.gpus
     ADD CONSTRAINT gpus_cell FOREIGN KEY (cell_id) REFERENCES public.cells(id);
@@ -2994,7 +3115,22 @@ ALTER TABLE ONLY public.invoice_write_offs
     ADD CONSTRAINT invoice_write_offs_invoice FOREIGN KEY (org_id, invoice_id) REFERENCES public.invoices(org_id, id);
 
 ALTER TABLE ONLY public.invoices
+    ADD CONSTRAINT invoices_carried_by FOREIGN KEY (carried_by) REFERENCES public.invoices(id);
+
+ALTER TABLE ONLY public.invoices
+    ADD CONSTRAINT invoices_corrects FOREIGN KEY (corrects) REFERENCES public.invoices(id);
+
+ALTER TABLE ONLY public.invoices
+    ADD CONSTRAINT invoices_issuer FOREIGN KEY (issuer) REFERENCES public.issuers(slug);
+
+ALTER TABLE ONLY public.invoices
     ADD CONSTRAINT invoices_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
+
+ALTER TABLE ONLY public.invoices
+    ADD CONSTRAINT invoices_replaces FOREIGN KEY (replaces) REFERENCES public.invoices(id);
+
+ALTER TABLE ONLY public.issuer_versions
+    ADD CONSTRAINT issuer_versions_issuer FOREIGN KEY (issuer) REFERENCES public.issuers(slug);
 
 ALTER TABLE ONLY public.join_tokens
     ADD CONSTRAINT join_tokens_pool FOREIGN KEY (pool_id) REFERENCES public.pools(id);
@@ -3040,6 +3176,9 @@ ALTER TABLE ONLY public.organization_price_books
 
 ALTER TABLE ONLY public.organization_price_books
     ADD CONSTRAINT organization_price_books_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
+
+ALTER TABLE ONLY public.organizations
+    ADD CONSTRAINT organizations_issuer FOREIGN KEY (issuer) REFERENCES public.issuers(slug);
 
 ALTER TABLE ONLY public.payment_allocations
     ADD CONSTRAINT payment_allocations_invoice FOREIGN KEY (org_id, invoice_id) REFERENCES public.invoices(org_id, id);
@@ -3139,6 +3278,12 @@ ALTER TABLE ONLY public.spot_prices
 
 ALTER TABLE ONLY public.statement_lines
     ADD CONSTRAINT statement_lines_org FOREIGN KEY (matched_org) REFERENCES public.organizations(id);
+
+ALTER TABLE ONLY public.tax_id_checks
+    ADD CONSTRAINT tax_id_checks_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
+
+ALTER TABLE ONLY public.tax_tables
+    ADD CONSTRAINT tax_tables_issuer FOREIGN KEY (issuer) REFERENCES public.issuers(slug);
 
 ALTER TABLE ONLY public.top_ups
     ADD CONSTRAINT top_ups_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
@@ -3332,6 +3477,12 @@ CREATE POLICY invoice_lines_org ON public.invoice_lines TO tranche_org USING ((o
 
 CREATE POLICY invoice_lines_system ON public.invoice_lines TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
 
+ALTER TABLE public.invoice_originals ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY invoice_originals_org ON public.invoice_originals TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY invoice_originals_system ON public.invoice_originals TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
 ALTER TABLE public.invoice_run_targets ENABLE ROW LEVEL SECURITY;
 
 CREATE POLICY invoice_run_targets_org ON public.invoice_run_targets TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
@@ -3487,6 +3638,12 @@ ALTER TABLE public.slice_samples ENABLE ROW LEVEL SECURITY;
 CREATE POLICY slice_samples_org ON public.slice_samples TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
 
 CREATE POLICY slice_samples_system ON public.slice_samples TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
+
+ALTER TABLE public.tax_id_checks ENABLE ROW LEVEL SECURITY;
+
+CREATE POLICY tax_id_checks_org ON public.tax_id_checks TO tranche_org USING ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid)) WITH CHECK ((org_id = (NULLIF(( SELECT current_setting('tranche.org_id'::text, true) AS current_setting), ''::text))::uuid));
+
+CREATE POLICY tax_id_checks_system ON public.tax_id_checks TO tranche_owner, tranche_system USING (true) WITH CHECK (true);
 
 ALTER TABLE public.top_ups ENABLE ROW LEVEL SECURITY;
 
@@ -3657,7 +3814,15 @@ GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.budget_alerts TO tranche_syste
 GRANT SELECT ON TABLE public.budget_alerts TO tranche_org;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.budgets TO tranche_system;
-GRANT SELECT ON TABLE public.budgets TO tranche_org;
+GRANT SELECT,INSERT,DELETE ON TABLE public.budgets TO tranche_org;
+
+GRANT UPDATE(name) ON TABLE public.budgets TO tranche_org;
+
+GRANT UPDATE(amount_minor) ON TABLE public.budgets TO tranche_org;
+
+GRANT UPDATE(thresholds) ON TABLE public.budgets TO tranche_org;
+
+GRANT UPDATE(hard) ON TABLE public.budgets TO tranche_org;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.business_clock TO tranche_system;
 GRANT SELECT ON TABLE public.business_clock TO tranche_org;
@@ -3721,8 +3886,6 @@ GRANT USAGE ON SEQUENCE public.events_id_seq TO tranche_org;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.gpu_bindings TO tranche_system;
 
 GRANT SELECT,INSERT ON TABLE public.gpu_costs TO tranche_system;
-
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.gpu_hours TO tranche_system;
 
 GRANT SELECT,INSERT ON TABLE public.gpu_inventories TO tranche_system;
 
@@ -3808,23 +3971,48 @@ GRANT SELECT ON TABLE public.interruptions TO tranche_org;
 
 GRANT UPDATE(to_at) ON TABLE public.interruptions TO tranche_org;
 
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.invoice_lines TO tranche_system;
+GRANT SELECT,INSERT,DELETE ON TABLE public.invoice_lines TO tranche_system;
 GRANT SELECT ON TABLE public.invoice_lines TO tranche_org;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.invoice_numbers TO tranche_system;
+
+GRANT SELECT ON TABLE public.invoice_originals TO tranche_org;
+GRANT SELECT,INSERT ON TABLE public.invoice_originals TO tranche_system;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.invoice_run_targets TO tranche_system;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.invoice_runs TO tranche_system;
 
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.invoice_taxes TO tranche_system;
+GRANT SELECT,INSERT,DELETE ON TABLE public.invoice_taxes TO tranche_system;
 GRANT SELECT ON TABLE public.invoice_taxes TO tranche_org;
 
 GRANT SELECT,INSERT ON TABLE public.invoice_write_offs TO tranche_system;
 GRANT SELECT ON TABLE public.invoice_write_offs TO tranche_org;
 
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.invoices TO tranche_system;
+GRANT SELECT,INSERT,DELETE ON TABLE public.invoices TO tranche_system;
 GRANT SELECT ON TABLE public.invoices TO tranche_org;
+
+GRANT UPDATE(live) ON TABLE public.invoices TO tranche_system;
+
+GRANT UPDATE(status) ON TABLE public.invoices TO tranche_system;
+
+GRANT UPDATE(series) ON TABLE public.invoices TO tranche_system;
+
+GRANT UPDATE(number) ON TABLE public.invoices TO tranche_system;
+
+GRANT UPDATE(finalized_at) ON TABLE public.invoices TO tranche_system;
+
+GRANT UPDATE(due_on) ON TABLE public.invoices TO tranche_system;
+
+GRANT UPDATE(credited_minor) ON TABLE public.invoices TO tranche_system;
+
+GRANT UPDATE(carried_by) ON TABLE public.invoices TO tranche_system;
+
+GRANT SELECT ON TABLE public.issuer_versions TO tranche_org;
+GRANT SELECT,INSERT ON TABLE public.issuer_versions TO tranche_system;
+
+GRANT SELECT ON TABLE public.issuers TO tranche_org;
+GRANT SELECT,INSERT ON TABLE public.issuers TO tranche_system;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.join_tokens TO tranche_system;
 
@@ -3836,7 +4024,7 @@ GRANT SELECT ON TABLE public.ledger_journals TO tranche_org;
 GRANT SELECT,INSERT ON TABLE public.ledger_postings TO tranche_system;
 GRANT SELECT ON TABLE public.ledger_postings TO tranche_org;
 
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.line_subjects TO tranche_system;
+GRANT SELECT,INSERT,DELETE ON TABLE public.line_subjects TO tranche_system;
 GRANT SELECT ON TABLE public.line_subjects TO tranche_org;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.liveness_writers TO tranche_system;
@@ -3987,6 +4175,12 @@ GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.ssh_authorities TO tranche_sys
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.statement_lines TO tranche_system;
 
+GRANT SELECT ON TABLE public.tax_id_checks TO tranche_org;
+GRANT SELECT,INSERT ON TABLE public.tax_id_checks TO tranche_system;
+
+GRANT SELECT ON TABLE public.tax_tables TO tranche_org;
+GRANT SELECT,INSERT ON TABLE public.tax_tables TO tranche_system;
+
 GRANT SELECT,INSERT,UPDATE ON TABLE public.top_ups TO tranche_system;
 GRANT SELECT ON TABLE public.top_ups TO tranche_org;
 
@@ -3994,9 +4188,7 @@ GRANT SELECT ON TABLE public.usage_checkpoints TO tranche_org;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.usage_checkpoints TO tranche_system;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.wallet_claims TO tranche_system;
-GRANT SELECT,INSERT ON TABLE public.wallet_claims TO tranche_org;
-
-GRANT UPDATE(amount) ON TABLE public.wallet_claims TO tranche_org;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.wallet_claims TO tranche_org;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.wallets TO tranche_system;
 GRANT SELECT ON TABLE public.wallets TO tranche_org;

@@ -7,9 +7,9 @@ package db
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgtype"
 )
 
 const decideStatementLine = `-- name: DecideStatementLine :execrows
@@ -54,7 +54,7 @@ func (q *Queries) ExplainStatementLine(ctx context.Context, db DBTX, why string,
 const insertStatementLine = `-- name: InsertStatementLine :execrows
 
 insert into statement_lines (id, account, bank_id, booked_on, amount_minor, currency, reference, payer, state, imported_by)
-values ($1, $2, $3, $4, $5, $6, $7, $8, 'queued', $9)
+values ($1, $2, $3, cast($4::timestamptz as date), $5, $6, $7, $8, 'queued', $9)
 on conflict (account, bank_id) do nothing
 `
 
@@ -62,7 +62,7 @@ type InsertStatementLineParams struct {
 	LineID      uuid.UUID
 	Account     string
 	BankID      string
-	BookedOn    pgtype.Date
+	BookedOn    time.Time
 	AmountMinor int64
 	Currency    string
 	Reference   string

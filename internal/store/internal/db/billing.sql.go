@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 const advanceClosedUntil = `-- name: AdvanceClosedUntil :exec
@@ -24,16 +25,24 @@ func (q *Queries) AdvanceClosedUntil(ctx context.Context, db DBTX, closedUntil t
 
 const buyerOf = `-- name: BuyerOf :one
 
-select name, currency, billing_name, billing_address, billing_country, tax_id from organizations where id = $1
+select name, currency, billing_name, billing_address, billing_country, billing_postcode, tax_id, tax_status, locale, issuer,
+  einvoice, einvoice_endpoint
+from organizations where id = $1
 `
 
 type BuyerOfRow struct {
-	Name           string
-	Currency       string
-	BillingName    string
-	BillingAddress string
-	BillingCountry string
-	TaxID          string
+	Name             string
+	Currency         string
+	BillingName      string
+	BillingAddress   string
+	BillingCountry   string
+	BillingPostcode  string
+	TaxID            string
+	TaxStatus        string
+	Locale           string
+	Issuer           string
+	Einvoice         bool
+	EinvoiceEndpoint string
 }
 
 // Invoices, their numbers, runs and the ledger.
@@ -46,9 +55,44 @@ func (q *Queries) BuyerOf(ctx context.Context, db DBTX, orgID uuid.UUID) (BuyerO
 		&i.BillingName,
 		&i.BillingAddress,
 		&i.BillingCountry,
+		&i.BillingPostcode,
 		&i.TaxID,
+		&i.TaxStatus,
+		&i.Locale,
+		&i.Issuer,
+		&i.Einvoice,
+		&i.EinvoiceEndpoint,
 	)
 	return i, err
+}
+
+const carryInvoice = `-- name: CarryInvoice :execrows
+update invoices set status = 'carried', finalized_at = $1 where org_id = $2 and id = $3 and status = 'draft'
+`
+
+type CarryInvoiceParams struct {
+	FinalizedAt *time.Time
+	OrgID       uuid.UUID
+	InvoiceID   uuid.UUID
+}
+
+func (q *Queries) CarryInvoice(ctx context.Context, db DBTX, arg CarryInvoiceParams) (int64, error) {
+	result, err := db.Exec(ctx, carryInvoice, arg.FinalizedAt, arg.OrgID, arg.InvoiceID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const closeNoOf = `-- name: CloseNoOf :one
+select close_no from billing_accounts where org_id = $1
+`
+
+func (q *Queries) CloseNoOf(ctx context.Context, db DBTX, orgID uuid.UUID) (int32, error) {
+	row := db.QueryRow(ctx, closeNoOf, orgID)
+	var close_no int32
+	err := row.Scan(&close_no)
+	return close_no, err
 }
 
 const deleteDraft = `-- name: DeleteDraft :exec
@@ -106,28 +150,55 @@ func (q *Queries) EndInvoiceRun(ctx context.Context, db DBTX, arg EndInvoiceRunP
 }
 
 const getInvoice = `-- name: GetInvoice :one
-select org_id, id, period_from, period_to, close_no, status, number, currency, seller, buyer, subtotal_minor, tax_minor, total_minor,
-  content_hash, created_at, finalized_at
-from invoices where org_id = $1 and id = $2
+select i.org_id, i.id, i.kind, i.period, i.period_from, i.period_to, i.close_no, i.status, i.live, i.issuer, i.locale, i.tax_point, i.due_on, i.number, i.currency, i.seller, i.buyer, i.subtotal_minor, i.tax_minor, i.total_minor, i.credited_minor, i.content_version, i.content_hash, i.reason, i.refund, i.notes, i.created_at, i.finalized_at, i.corrects, i.replaces, i.as_of_close,
+  c.number as corrects_number, c.finalized_at as corrects_at, r.number as replaces_number, r.finalized_at as replaces_at,
+  o.media_type, o.sha256, coalesce(octet_length(o.body), 0)::bigint as original_size
+from invoices i
+left join invoices c on c.id = i.corrects
+left join invoices r on r.id = i.replaces
+left join invoice_originals o on o.org_id = i.org_id and o.invoice_id = i.id
+where i.org_id = $1 and i.id = $2
 `
 
 type GetInvoiceRow struct {
-	OrgID         uuid.UUID
-	ID            uuid.UUID
-	PeriodFrom    time.Time
-	PeriodTo      time.Time
-	CloseNo       int32
-	Status        string
-	Number        *string
-	Currency      string
-	Seller        []byte
-	Buyer         []byte
-	SubtotalMinor int64
-	TaxMinor      int64
-	TotalMinor    int64
-	ContentHash   []byte
-	CreatedAt     time.Time
-	FinalizedAt   *time.Time
+	OrgID          uuid.UUID
+	ID             uuid.UUID
+	Kind           string
+	Period         string
+	PeriodFrom     time.Time
+	PeriodTo       time.Time
+	CloseNo        int32
+	Status         string
+	Live           bool
+	Issuer         string
+	Locale         string
+	TaxPoint       *time.Time
+	DueOn          pgtype.Date
+	Number         *string
+	Currency       string
+	Seller         []byte
+	Buyer          []byte
+	SubtotalMinor  int64
+	TaxMinor       int64
+	TotalMinor     int64
+	CreditedMinor  int64
+	ContentVersion int32
+	ContentHash    []byte
+	Reason         string
+	Refund         string
+	Notes          []string
+	CreatedAt      time.Time
+	FinalizedAt    *time.Time
+	Corrects       *uuid.UUID
+	Replaces       *uuid.UUID
+	AsOfClose      *int32
+	CorrectsNumber *string
+	CorrectsAt     *time.Time
+	ReplacesNumber *string
+	ReplacesAt     *time.Time
+	MediaType      *string
+	Sha256         []byte
+	OriginalSize   int64
 }
 
 func (q *Queries) GetInvoice(ctx context.Context, db DBTX, orgID uuid.UUID, invoiceID uuid.UUID) (GetInvoiceRow, error) {
@@ -136,10 +207,17 @@ func (q *Queries) GetInvoice(ctx context.Context, db DBTX, orgID uuid.UUID, invo
 	err := row.Scan(
 		&i.OrgID,
 		&i.ID,
+		&i.Kind,
+		&i.Period,
 		&i.PeriodFrom,
 		&i.PeriodTo,
 		&i.CloseNo,
 		&i.Status,
+		&i.Live,
+		&i.Issuer,
+		&i.Locale,
+		&i.TaxPoint,
+		&i.DueOn,
 		&i.Number,
 		&i.Currency,
 		&i.Seller,
@@ -147,61 +225,105 @@ func (q *Queries) GetInvoice(ctx context.Context, db DBTX, orgID uuid.UUID, invo
 		&i.SubtotalMinor,
 		&i.TaxMinor,
 		&i.TotalMinor,
+		&i.CreditedMinor,
+		&i.ContentVersion,
 		&i.ContentHash,
+		&i.Reason,
+		&i.Refund,
+		&i.Notes,
 		&i.CreatedAt,
 		&i.FinalizedAt,
+		&i.Corrects,
+		&i.Replaces,
+		&i.AsOfClose,
+		&i.CorrectsNumber,
+		&i.CorrectsAt,
+		&i.ReplacesNumber,
+		&i.ReplacesAt,
+		&i.MediaType,
+		&i.Sha256,
+		&i.OriginalSize,
 	)
 	return i, err
 }
 
 const insertInvoice = `-- name: InsertInvoice :one
-insert into invoices (org_id, id, period, period_from, period_to, close_no, currency, seller, buyer, subtotal_minor, tax_minor,
-  total_minor, content_hash, engine_version, inputs, inputs_hash, segment_count, max_recorded_at, simulated, created_at)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
-  $12, $13, $14, $15, $16, $17, $18::timestamptz, $19, biz_now())
+insert into invoices (org_id, id, kind, period, period_from, period_to, close_no, as_of_close, issuer, locale, tax_point, corrects,
+  replaces, source_id, reason, refund, notes, currency, seller, buyer, subtotal_minor, tax_minor, total_minor, content_version,
+  content_hash, engine_version, inputs, inputs_hash, terms, segment_count, max_recorded_at, simulated, created_at)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
+  $11::timestamptz, $12, $13, $14, $15, $16, $17::text[],
+  $18, $19, $20, $21, $22, $23, $24, $25, $26, $27,
+  $28, $29, $30, $31::timestamptz, $32, biz_now())
 returning created_at
 `
 
 type InsertInvoiceParams struct {
-	OrgID         uuid.UUID
-	InvoiceID     uuid.UUID
-	Period        string
-	PeriodFrom    time.Time
-	PeriodTo      time.Time
-	CloseNo       int32
-	Currency      string
-	Seller        []byte
-	Buyer         []byte
-	SubtotalMinor int64
-	TaxMinor      int64
-	TotalMinor    int64
-	ContentHash   []byte
-	EngineVersion string
-	Inputs        []byte
-	InputsHash    []byte
-	SegmentCount  int64
-	MaxRecordedAt time.Time
-	Simulated     bool
+	OrgID          uuid.UUID
+	InvoiceID      uuid.UUID
+	Kind           string
+	Period         string
+	PeriodFrom     time.Time
+	PeriodTo       time.Time
+	CloseNo        int32
+	AsOfClose      *int32
+	Issuer         string
+	Locale         string
+	TaxPoint       time.Time
+	Corrects       *uuid.UUID
+	Replaces       *uuid.UUID
+	SourceID       *uuid.UUID
+	Reason         string
+	Refund         string
+	Notes          []string
+	Currency       string
+	Seller         []byte
+	Buyer          []byte
+	SubtotalMinor  int64
+	TaxMinor       int64
+	TotalMinor     int64
+	ContentVersion int32
+	ContentHash    []byte
+	EngineVersion  string
+	Inputs         []byte
+	InputsHash     []byte
+	Terms          []byte
+	SegmentCount   int64
+	MaxRecordedAt  time.Time
+	Simulated      bool
 }
 
 func (q *Queries) InsertInvoice(ctx context.Context, db DBTX, arg InsertInvoiceParams) (time.Time, error) {
 	row := db.QueryRow(ctx, insertInvoice,
 		arg.OrgID,
 		arg.InvoiceID,
+		arg.Kind,
 		arg.Period,
 		arg.PeriodFrom,
 		arg.PeriodTo,
 		arg.CloseNo,
+		arg.AsOfClose,
+		arg.Issuer,
+		arg.Locale,
+		arg.TaxPoint,
+		arg.Corrects,
+		arg.Replaces,
+		arg.SourceID,
+		arg.Reason,
+		arg.Refund,
+		arg.Notes,
 		arg.Currency,
 		arg.Seller,
 		arg.Buyer,
 		arg.SubtotalMinor,
 		arg.TaxMinor,
 		arg.TotalMinor,
+		arg.ContentVersion,
 		arg.ContentHash,
 		arg.EngineVersion,
 		arg.Inputs,
 		arg.InputsHash,
+		arg.Terms,
 		arg.SegmentCount,
 		arg.MaxRecordedAt,
 		arg.Simulated,
@@ -211,63 +333,31 @@ func (q *Queries) InsertInvoice(ctx context.Context, db DBTX, arg InsertInvoiceP
 	return created_at, err
 }
 
-const insertInvoiceLine = `-- name: InsertInvoiceLine :exec
-insert into invoice_lines (org_id, invoice_id, line_no, project_id, project_name, description, meter, sku_id, sku_code,
-  isolation_gpu, isolation_host, pricing_kind, price_version_id, tier, tax_category, quantity, quantity_unit, divisor,
-  unit_price, amount_minor, simulated)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9,
-  $10, $11, $12, $13, $14, $15, cast($16::text as numeric),
-  $17, cast($18::bigint as numeric), cast($19::text as numeric), $20, $21)
+const insertInvoiceLines = `-- name: InsertInvoiceLines :exec
+insert into invoice_lines (org_id, invoice_id, line_no, component, reference, variant, project_id, project_name, description, meter,
+  sku_id, sku_code, isolation_gpu, isolation_host, pricing_kind, price_version_id, tier, tax_category, tax_rate, quantity,
+  quantity_unit, priced_unit, divisor, unit_price, discounts, packages, exact, amount_minor, simulated, from_at, to_at,
+  corrects_invoice, corrects_number, corrects_line)
+select $1, $2, l.line_no, l.component, l.reference, l.variant, l.project_id, l.project_name, l.description, l.meter,
+  l.sku_id, l.sku_code, l.isolation_gpu, l.isolation_host, l.pricing_kind, l.price_version_id, l.tier, l.tax_category,
+  l.rate_ppm / 1000000, l.quantity, l.quantity_unit, l.priced_unit, l.divisor, l.unit_price, l.discounts, l.packages, l.exact,
+  l.amount_minor, l.simulated, l.from_at, l.to_at, l.corrects_invoice, l.corrects_number, l.corrects_line
+from jsonb_to_recordset($3::jsonb) as l(line_no integer, component text, reference text, variant text, project_id uuid,
+  project_name text, description text, meter text, sku_id uuid, sku_code text, isolation_gpu text, isolation_host text,
+  pricing_kind text, price_version_id uuid, tier integer, tax_category text, rate_ppm numeric, quantity numeric,
+  quantity_unit text, priced_unit text, divisor numeric, unit_price numeric, discounts jsonb, packages bigint, exact text,
+  amount_minor bigint, simulated boolean, from_at timestamptz, to_at timestamptz, corrects_invoice uuid, corrects_number text,
+  corrects_line integer)
 `
 
-type InsertInvoiceLineParams struct {
-	OrgID          uuid.UUID
-	InvoiceID      uuid.UUID
-	LineNo         int32
-	ProjectID      uuid.UUID
-	ProjectName    string
-	Description    string
-	Meter          string
-	SkuID          uuid.UUID
-	SkuCode        string
-	IsolationGpu   string
-	IsolationHost  string
-	PricingKind    string
-	PriceVersionID *uuid.UUID
-	Tier           int32
-	TaxCategory    string
-	Quantity       string
-	QuantityUnit   string
-	Divisor        int64
-	UnitPrice      string
-	AmountMinor    int64
-	Simulated      bool
+type InsertInvoiceLinesParams struct {
+	OrgID     uuid.UUID
+	InvoiceID uuid.UUID
+	Lines     []byte
 }
 
-func (q *Queries) InsertInvoiceLine(ctx context.Context, db DBTX, arg InsertInvoiceLineParams) error {
-	_, err := db.Exec(ctx, insertInvoiceLine,
-		arg.OrgID,
-		arg.InvoiceID,
-		arg.LineNo,
-		arg.ProjectID,
-		arg.ProjectName,
-		arg.Description,
-		arg.Meter,
-		arg.SkuID,
-		arg.SkuCode,
-		arg.IsolationGpu,
-		arg.IsolationHost,
-		arg.PricingKind,
-		arg.PriceVersionID,
-		arg.Tier,
-		arg.TaxCategory,
-		arg.Quantity,
-		arg.QuantityUnit,
-		arg.Divisor,
-		arg.UnitPrice,
-		arg.AmountMinor,
-		arg.Simulated,
-	)
+func (q *Queries) InsertInvoiceLines(ctx context.Context, db DBTX, arg InsertInvoiceLinesParams) error {
+	_, err := db.Exec(ctx, insertInvoiceLines, arg.OrgID, arg.InvoiceID, arg.Lines)
 	return err
 }
 
@@ -318,17 +408,19 @@ func (q *Queries) InsertInvoiceTax(ctx context.Context, db DBTX, arg InsertInvoi
 }
 
 const insertLineSubjects = `-- name: InsertLineSubjects :exec
-insert into line_subjects (org_id, invoice_id, line_no, subject_id, subject_name, quantity, segment_count, amount_minor, hash)
-select $1, $2, $3, t.subject_id, t.subject_name, t.quantity::numeric, t.segment_count, t.amount_minor, t.hash
-from (select unnest($4::uuid[]) as subject_id, unnest($5::text[]) as subject_name,
-  unnest($6::text[]) as quantity, unnest($7::bigint[]) as segment_count,
-  unnest($8::bigint[]) as amount_minor, unnest($9::bytea[]) as hash) as t
+insert into line_subjects (org_id, invoice_id, line_no, subject_kind, subject_id, subject_name, quantity, segment_count, amount_minor, hash)
+select $1, $2, t.line_no, t.subject_kind, t.subject_id, t.subject_name, t.quantity::numeric, t.segment_count, t.amount_minor, t.hash
+from (select unnest($3::integer[]) as line_no, unnest($4::text[]) as subject_kind,
+  unnest($5::uuid[]) as subject_id, unnest($6::text[]) as subject_name,
+  unnest($7::text[]) as quantity, unnest($8::bigint[]) as segment_count,
+  unnest($9::bigint[]) as amount_minor, unnest($10::bytea[]) as hash) as t
 `
 
 type InsertLineSubjectsParams struct {
 	OrgID         uuid.UUID
 	InvoiceID     uuid.UUID
-	LineNo        int32
+	LineNos       []int32
+	SubjectKinds  []string
 	SubjectIds    []uuid.UUID
 	SubjectNames  []string
 	Quantities    []string
@@ -341,7 +433,8 @@ func (q *Queries) InsertLineSubjects(ctx context.Context, db DBTX, arg InsertLin
 	_, err := db.Exec(ctx, insertLineSubjects,
 		arg.OrgID,
 		arg.InvoiceID,
-		arg.LineNo,
+		arg.LineNos,
+		arg.SubjectKinds,
 		arg.SubjectIds,
 		arg.SubjectNames,
 		arg.Quantities,
@@ -353,32 +446,46 @@ func (q *Queries) InsertLineSubjects(ctx context.Context, db DBTX, arg InsertLin
 }
 
 const invoiceLines = `-- name: InvoiceLines :many
-select line_no, project_id, project_name, description, meter, sku_id, sku_code, isolation_gpu, isolation_host, pricing_kind,
-  price_version_id, tier, tax_category, quantity::text as quantity, quantity_unit, divisor::bigint as divisor,
-  unit_price::text as unit_price, amount_minor, simulated
+select line_no, component, reference, variant, project_id, project_name, description, meter, sku_id, sku_code, isolation_gpu,
+  isolation_host, pricing_kind, price_version_id, tier, tax_category, (tax_rate * 1000000)::bigint as rate_ppm,
+  quantity::text as quantity, quantity_unit, priced_unit, divisor::bigint as divisor, unit_price::text as unit_price, discounts,
+  packages, exact, amount_minor, simulated, from_at, to_at, corrects_invoice, corrects_number, corrects_line
 from invoice_lines where org_id = $1 and invoice_id = $2 order by line_no
 `
 
 type InvoiceLinesRow struct {
-	LineNo         int32
-	ProjectID      uuid.UUID
-	ProjectName    string
-	Description    string
-	Meter          string
-	SkuID          uuid.UUID
-	SkuCode        string
-	IsolationGpu   string
-	IsolationHost  string
-	PricingKind    string
-	PriceVersionID *uuid.UUID
-	Tier           int32
-	TaxCategory    string
-	Quantity       string
-	QuantityUnit   string
-	Divisor        int64
-	UnitPrice      string
-	AmountMinor    int64
-	Simulated      bool
+	LineNo          int32
+	Component       string
+	Reference       string
+	Variant         string
+	ProjectID       *uuid.UUID
+	ProjectName     string
+	Description     string
+	Meter           string
+	SkuID           *uuid.UUID
+	SkuCode         string
+	IsolationGpu    string
+	IsolationHost   string
+	PricingKind     string
+	PriceVersionID  *uuid.UUID
+	Tier            int32
+	TaxCategory     string
+	RatePpm         int64
+	Quantity        string
+	QuantityUnit    string
+	PricedUnit      string
+	Divisor         int64
+	UnitPrice       string
+	Discounts       []byte
+	Packages        int64
+	Exact           string
+	AmountMinor     int64
+	Simulated       bool
+	FromAt          *time.Time
+	ToAt            *time.Time
+	CorrectsInvoice *uuid.UUID
+	CorrectsNumber  string
+	CorrectsLine    *int32
 }
 
 func (q *Queries) InvoiceLines(ctx context.Context, db DBTX, orgID uuid.UUID, invoiceID uuid.UUID) ([]InvoiceLinesRow, error) {
@@ -392,6 +499,9 @@ func (q *Queries) InvoiceLines(ctx context.Context, db DBTX, orgID uuid.UUID, in
 		var i InvoiceLinesRow
 		if err := rows.Scan(
 			&i.LineNo,
+			&i.Component,
+			&i.Reference,
+			&i.Variant,
 			&i.ProjectID,
 			&i.ProjectName,
 			&i.Description,
@@ -404,12 +514,22 @@ func (q *Queries) InvoiceLines(ctx context.Context, db DBTX, orgID uuid.UUID, in
 			&i.PriceVersionID,
 			&i.Tier,
 			&i.TaxCategory,
+			&i.RatePpm,
 			&i.Quantity,
 			&i.QuantityUnit,
+			&i.PricedUnit,
 			&i.Divisor,
 			&i.UnitPrice,
+			&i.Discounts,
+			&i.Packages,
+			&i.Exact,
 			&i.AmountMinor,
 			&i.Simulated,
+			&i.FromAt,
+			&i.ToAt,
+			&i.CorrectsInvoice,
+			&i.CorrectsNumber,
+			&i.CorrectsLine,
 		); err != nil {
 			return nil, err
 		}
@@ -422,12 +542,13 @@ func (q *Queries) InvoiceLines(ctx context.Context, db DBTX, orgID uuid.UUID, in
 }
 
 const invoiceSubjects = `-- name: InvoiceSubjects :many
-select line_no, subject_id, subject_name, quantity::text as quantity, segment_count, amount_minor, hash
+select line_no, subject_kind, subject_id, subject_name, quantity::text as quantity, segment_count, amount_minor, hash
 from line_subjects where org_id = $1 and invoice_id = $2 order by line_no, subject_id
 `
 
 type InvoiceSubjectsRow struct {
 	LineNo       int32
+	SubjectKind  string
 	SubjectID    uuid.UUID
 	SubjectName  string
 	Quantity     string
@@ -447,6 +568,7 @@ func (q *Queries) InvoiceSubjects(ctx context.Context, db DBTX, orgID uuid.UUID,
 		var i InvoiceSubjectsRow
 		if err := rows.Scan(
 			&i.LineNo,
+			&i.SubjectKind,
 			&i.SubjectID,
 			&i.SubjectName,
 			&i.Quantity,
@@ -542,6 +664,33 @@ func (q *Queries) InvoicesOfPeriod(ctx context.Context, db DBTX, period string) 
 	return items, nil
 }
 
+const lateCloseNo = `-- name: LateCloseNo :one
+select greatest(
+  (select coalesce(max(s.close_no), 0) from usage_segments s where s.org_id = $1 and s.billing_period = $2),
+  (select coalesce(max(greatest(e.close_no, e.lifted_close_no)), 0) from usage_exclusions e
+    where e.org_id = $1 and e.during && tstzrange($3::timestamptz, $4::timestamptz, '[)')))::integer as close_no
+`
+
+type LateCloseNoParams struct {
+	OrgID  uuid.UUID
+	Period string
+	FromAt time.Time
+	ToAt   time.Time
+}
+
+// The last close after which anything about the period was accepted, 0 for none.
+func (q *Queries) LateCloseNo(ctx context.Context, db DBTX, arg LateCloseNoParams) (int32, error) {
+	row := db.QueryRow(ctx, lateCloseNo,
+		arg.OrgID,
+		arg.Period,
+		arg.FromAt,
+		arg.ToAt,
+	)
+	var close_no int32
+	err := row.Scan(&close_no)
+	return close_no, err
+}
+
 const latestInvoiceRun = `-- name: LatestInvoiceRun :one
 select id, period, status, created_at, finished_at, result from invoice_runs where period = $1 order by created_at desc, id desc limit 1
 `
@@ -570,11 +719,15 @@ func (q *Queries) LatestInvoiceRun(ctx context.Context, db DBTX, period string) 
 }
 
 const listInvoices = `-- name: ListInvoices :many
-select org_id, id, period_from, period_to, close_no, status, number, currency, seller, buyer, subtotal_minor, tax_minor, total_minor,
-  content_hash, created_at, finalized_at
-from invoices
-where org_id = $1 and status <> 'draft' and ($2::uuid is null or id < $2::uuid)
-order by id desc limit $3
+select i.org_id, i.id, i.kind, i.period, i.period_from, i.period_to, i.close_no, i.status, i.live, i.issuer, i.locale, i.tax_point, i.due_on, i.number, i.currency, i.seller, i.buyer, i.subtotal_minor, i.tax_minor, i.total_minor, i.credited_minor, i.content_version, i.content_hash, i.reason, i.refund, i.notes, i.created_at, i.finalized_at, i.corrects, i.replaces, i.as_of_close,
+  c.number as corrects_number, c.finalized_at as corrects_at, r.number as replaces_number, r.finalized_at as replaces_at,
+  o.media_type, o.sha256, coalesce(octet_length(o.body), 0)::bigint as original_size
+from invoices i
+left join invoices c on c.id = i.corrects
+left join invoices r on r.id = i.replaces
+left join invoice_originals o on o.org_id = i.org_id and o.invoice_id = i.id
+where i.org_id = $1 and i.status = 'open' and ($2::uuid is null or i.id < $2::uuid)
+order by i.id desc limit $3
 `
 
 type ListInvoicesParams struct {
@@ -584,22 +737,44 @@ type ListInvoicesParams struct {
 }
 
 type ListInvoicesRow struct {
-	OrgID         uuid.UUID
-	ID            uuid.UUID
-	PeriodFrom    time.Time
-	PeriodTo      time.Time
-	CloseNo       int32
-	Status        string
-	Number        *string
-	Currency      string
-	Seller        []byte
-	Buyer         []byte
-	SubtotalMinor int64
-	TaxMinor      int64
-	TotalMinor    int64
-	ContentHash   []byte
-	CreatedAt     time.Time
-	FinalizedAt   *time.Time
+	OrgID          uuid.UUID
+	ID             uuid.UUID
+	Kind           string
+	Period         string
+	PeriodFrom     time.Time
+	PeriodTo       time.Time
+	CloseNo        int32
+	Status         string
+	Live           bool
+	Issuer         string
+	Locale         string
+	TaxPoint       *time.Time
+	DueOn          pgtype.Date
+	Number         *string
+	Currency       string
+	Seller         []byte
+	Buyer          []byte
+	SubtotalMinor  int64
+	TaxMinor       int64
+	TotalMinor     int64
+	CreditedMinor  int64
+	ContentVersion int32
+	ContentHash    []byte
+	Reason         string
+	Refund         string
+	Notes          []string
+	CreatedAt      time.Time
+	FinalizedAt    *time.Time
+	Corrects       *uuid.UUID
+	Replaces       *uuid.UUID
+	AsOfClose      *int32
+	CorrectsNumber *string
+	CorrectsAt     *time.Time
+	ReplacesNumber *string
+	ReplacesAt     *time.Time
+	MediaType      *string
+	Sha256         []byte
+	OriginalSize   int64
 }
 
 func (q *Queries) ListInvoices(ctx context.Context, db DBTX, arg ListInvoicesParams) ([]ListInvoicesRow, error) {
@@ -614,10 +789,17 @@ func (q *Queries) ListInvoices(ctx context.Context, db DBTX, arg ListInvoicesPar
 		if err := rows.Scan(
 			&i.OrgID,
 			&i.ID,
+			&i.Kind,
+			&i.Period,
 			&i.PeriodFrom,
 			&i.PeriodTo,
 			&i.CloseNo,
 			&i.Status,
+			&i.Live,
+			&i.Issuer,
+			&i.Locale,
+			&i.TaxPoint,
+			&i.DueOn,
 			&i.Number,
 			&i.Currency,
 			&i.Seller,
@@ -625,9 +807,24 @@ func (q *Queries) ListInvoices(ctx context.Context, db DBTX, arg ListInvoicesPar
 			&i.SubtotalMinor,
 			&i.TaxMinor,
 			&i.TotalMinor,
+			&i.CreditedMinor,
+			&i.ContentVersion,
 			&i.ContentHash,
+			&i.Reason,
+			&i.Refund,
+			&i.Notes,
 			&i.CreatedAt,
 			&i.FinalizedAt,
+			&i.Corrects,
+			&i.Replaces,
+			&i.AsOfClose,
+			&i.CorrectsNumber,
+			&i.CorrectsAt,
+			&i.ReplacesNumber,
+			&i.ReplacesAt,
+			&i.MediaType,
+			&i.Sha256,
+			&i.OriginalSize,
 		); err != nil {
 			return nil, err
 		}
@@ -640,7 +837,7 @@ func (q *Queries) ListInvoices(ctx context.Context, db DBTX, arg ListInvoicesPar
 }
 
 const liveUsageInvoice = `-- name: LiveUsageInvoice :one
-select id, status, content_hash, inputs_hash from invoices
+select id, status, content_hash, inputs_hash, replaces from invoices
 where org_id = $1 and period = $2 and close_no = $3 and live and kind = 'usage'
 `
 
@@ -655,6 +852,7 @@ type LiveUsageInvoiceRow struct {
 	Status      string
 	ContentHash []byte
 	InputsHash  []byte
+	Replaces    *uuid.UUID
 }
 
 func (q *Queries) LiveUsageInvoice(ctx context.Context, db DBTX, arg LiveUsageInvoiceParams) (LiveUsageInvoiceRow, error) {
@@ -665,6 +863,7 @@ func (q *Queries) LiveUsageInvoice(ctx context.Context, db DBTX, arg LiveUsageIn
 		&i.Status,
 		&i.ContentHash,
 		&i.InputsHash,
+		&i.Replaces,
 	)
 	return i, err
 }
@@ -680,15 +879,129 @@ func (q *Queries) LockBillingAccount(ctx context.Context, db DBTX, orgID uuid.UU
 	return close_no, err
 }
 
+const notesOf = `-- name: NotesOf :many
+select i.org_id, i.id, i.kind, i.period, i.period_from, i.period_to, i.close_no, i.status, i.live, i.issuer, i.locale, i.tax_point, i.due_on, i.number, i.currency, i.seller, i.buyer, i.subtotal_minor, i.tax_minor, i.total_minor, i.credited_minor, i.content_version, i.content_hash, i.reason, i.refund, i.notes, i.created_at, i.finalized_at, i.corrects, i.replaces, i.as_of_close,
+  c.number as corrects_number, c.finalized_at as corrects_at, r.number as replaces_number, r.finalized_at as replaces_at,
+  o.media_type, o.sha256, coalesce(octet_length(o.body), 0)::bigint as original_size
+from invoices i
+left join invoices c on c.id = i.corrects
+left join invoices r on r.id = i.replaces
+left join invoice_originals o on o.org_id = i.org_id and o.invoice_id = i.id
+where i.org_id = $1 and i.corrects = $2 and i.status = 'open'
+order by i.id
+`
+
+type NotesOfRow struct {
+	OrgID          uuid.UUID
+	ID             uuid.UUID
+	Kind           string
+	Period         string
+	PeriodFrom     time.Time
+	PeriodTo       time.Time
+	CloseNo        int32
+	Status         string
+	Live           bool
+	Issuer         string
+	Locale         string
+	TaxPoint       *time.Time
+	DueOn          pgtype.Date
+	Number         *string
+	Currency       string
+	Seller         []byte
+	Buyer          []byte
+	SubtotalMinor  int64
+	TaxMinor       int64
+	TotalMinor     int64
+	CreditedMinor  int64
+	ContentVersion int32
+	ContentHash    []byte
+	Reason         string
+	Refund         string
+	Notes          []string
+	CreatedAt      time.Time
+	FinalizedAt    *time.Time
+	Corrects       *uuid.UUID
+	Replaces       *uuid.UUID
+	AsOfClose      *int32
+	CorrectsNumber *string
+	CorrectsAt     *time.Time
+	ReplacesNumber *string
+	ReplacesAt     *time.Time
+	MediaType      *string
+	Sha256         []byte
+	OriginalSize   int64
+}
+
+func (q *Queries) NotesOf(ctx context.Context, db DBTX, orgID uuid.UUID, invoiceID *uuid.UUID) ([]NotesOfRow, error) {
+	rows, err := db.Query(ctx, notesOf, orgID, invoiceID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []NotesOfRow
+	for rows.Next() {
+		var i NotesOfRow
+		if err := rows.Scan(
+			&i.OrgID,
+			&i.ID,
+			&i.Kind,
+			&i.Period,
+			&i.PeriodFrom,
+			&i.PeriodTo,
+			&i.CloseNo,
+			&i.Status,
+			&i.Live,
+			&i.Issuer,
+			&i.Locale,
+			&i.TaxPoint,
+			&i.DueOn,
+			&i.Number,
+			&i.Currency,
+			&i.Seller,
+			&i.Buyer,
+			&i.SubtotalMinor,
+			&i.TaxMinor,
+			&i.TotalMinor,
+			&i.CreditedMinor,
+			&i.ContentVersion,
+			&i.ContentHash,
+			&i.Reason,
+			&i.Refund,
+			&i.Notes,
+			&i.CreatedAt,
+			&i.FinalizedAt,
+			&i.Corrects,
+			&i.Replaces,
+			&i.AsOfClose,
+			&i.CorrectsNumber,
+			&i.CorrectsAt,
+			&i.ReplacesNumber,
+			&i.ReplacesAt,
+			&i.MediaType,
+			&i.Sha256,
+			&i.OriginalSize,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const openInvoice = `-- name: OpenInvoice :execrows
-update invoices set status = 'open', series = $1, number = $2, finalized_at = $3
-where org_id = $4 and id = $5 and status = 'draft'
+update invoices set status = 'open', series = $1, number = $2, finalized_at = $3,
+  due_on = (cast($4 as timestamptz) at time zone 'UTC')::date
+where org_id = $5 and id = $6 and status = 'draft'
 `
 
 type OpenInvoiceParams struct {
 	Series      string
 	Number      *string
 	FinalizedAt *time.Time
+	DueOn       time.Time
 	OrgID       uuid.UUID
 	InvoiceID   uuid.UUID
 }
@@ -698,6 +1011,7 @@ func (q *Queries) OpenInvoice(ctx context.Context, db DBTX, arg OpenInvoiceParam
 		arg.Series,
 		arg.Number,
 		arg.FinalizedAt,
+		arg.DueOn,
 		arg.OrgID,
 		arg.InvoiceID,
 	)
@@ -739,6 +1053,121 @@ select pg_advisory_xact_lock(hashtextextended('tranche invoice ' || cast($1::uui
 func (q *Queries) SerializeInvoicing(ctx context.Context, db DBTX, orgID uuid.UUID) error {
 	_, err := db.Exec(ctx, serializeInvoicing, orgID)
 	return err
+}
+
+const standingInvoices = `-- name: StandingInvoices :many
+select i.org_id, i.id, i.kind, i.period, i.period_from, i.period_to, i.close_no, i.status, i.live, i.issuer, i.locale, i.tax_point, i.due_on, i.number, i.currency, i.seller, i.buyer, i.subtotal_minor, i.tax_minor, i.total_minor, i.credited_minor, i.content_version, i.content_hash, i.reason, i.refund, i.notes, i.created_at, i.finalized_at, i.corrects, i.replaces, i.as_of_close,
+  c.number as corrects_number, c.finalized_at as corrects_at, r.number as replaces_number, r.finalized_at as replaces_at,
+  o.media_type, o.sha256, coalesce(octet_length(o.body), 0)::bigint as original_size
+from invoices i
+left join invoices c on c.id = i.corrects
+left join invoices r on r.id = i.replaces
+left join invoice_originals o on o.org_id = i.org_id and o.invoice_id = i.id
+where i.org_id = $1 and i.period = $2 and i.as_of_close is not null and i.status <> 'draft'
+  and not exists (select 1 from invoices n where n.replaces = i.id)
+order by i.close_no, i.id
+`
+
+type StandingInvoicesRow struct {
+	OrgID          uuid.UUID
+	ID             uuid.UUID
+	Kind           string
+	Period         string
+	PeriodFrom     time.Time
+	PeriodTo       time.Time
+	CloseNo        int32
+	Status         string
+	Live           bool
+	Issuer         string
+	Locale         string
+	TaxPoint       *time.Time
+	DueOn          pgtype.Date
+	Number         *string
+	Currency       string
+	Seller         []byte
+	Buyer          []byte
+	SubtotalMinor  int64
+	TaxMinor       int64
+	TotalMinor     int64
+	CreditedMinor  int64
+	ContentVersion int32
+	ContentHash    []byte
+	Reason         string
+	Refund         string
+	Notes          []string
+	CreatedAt      time.Time
+	FinalizedAt    *time.Time
+	Corrects       *uuid.UUID
+	Replaces       *uuid.UUID
+	AsOfClose      *int32
+	CorrectsNumber *string
+	CorrectsAt     *time.Time
+	ReplacesNumber *string
+	ReplacesAt     *time.Time
+	MediaType      *string
+	Sha256         []byte
+	OriginalSize   int64
+}
+
+// The documents that billed a period's usage: invoices, and credit notes of late usage.
+// What was cancelled stands until it is replaced: nothing bills it again by itself.
+func (q *Queries) StandingInvoices(ctx context.Context, db DBTX, orgID uuid.UUID, period string) ([]StandingInvoicesRow, error) {
+	rows, err := db.Query(ctx, standingInvoices, orgID, period)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []StandingInvoicesRow
+	for rows.Next() {
+		var i StandingInvoicesRow
+		if err := rows.Scan(
+			&i.OrgID,
+			&i.ID,
+			&i.Kind,
+			&i.Period,
+			&i.PeriodFrom,
+			&i.PeriodTo,
+			&i.CloseNo,
+			&i.Status,
+			&i.Live,
+			&i.Issuer,
+			&i.Locale,
+			&i.TaxPoint,
+			&i.DueOn,
+			&i.Number,
+			&i.Currency,
+			&i.Seller,
+			&i.Buyer,
+			&i.SubtotalMinor,
+			&i.TaxMinor,
+			&i.TotalMinor,
+			&i.CreditedMinor,
+			&i.ContentVersion,
+			&i.ContentHash,
+			&i.Reason,
+			&i.Refund,
+			&i.Notes,
+			&i.CreatedAt,
+			&i.FinalizedAt,
+			&i.Corrects,
+			&i.Replaces,
+			&i.AsOfClose,
+			&i.CorrectsNumber,
+			&i.CorrectsAt,
+			&i.ReplacesNumber,
+			&i.ReplacesAt,
+			&i.MediaType,
+			&i.Sha256,
+			&i.OriginalSize,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const takeInvoiceNumber = `-- name: TakeInvoiceNumber :one
@@ -803,31 +1232,51 @@ func (q *Queries) UnbillableSegments(ctx context.Context, db DBTX, arg Unbillabl
 const unbilledSubjects = `-- name: UnbilledSubjects :one
 with billed as (
   select s.subject_id, l.meter, sum(s.quantity) as quantity
-  from line_subjects s join invoice_lines l on l.invoice_id = s.invoice_id and l.line_no = s.line_no
-  where s.invoice_id = $1 group by 1, 2
-), used as (
-  select u.subject_id, u.meter,
-    sum(u.units * (extract(epoch from upper(u.during) - lower(u.during)) * 1000000)::numeric) as quantity
-  from billable_segments u
-  where u.org_id = $2 and u.during <@ tstzrange($3::timestamptz, $4::timestamptz, '[)')
+  from invoices i
+  join invoice_lines l on l.invoice_id = i.id
+  join line_subjects s on s.invoice_id = l.invoice_id and s.line_no = l.line_no
+  where i.org_id = $1 and i.period = $2 and i.as_of_close is not null
+    and not exists (select 1 from invoices r where r.replaces = i.id)
+    and (l.component in ('usage', 'covered') or l.component = 'adjustment' and (l.variant like 'usage/%' or l.variant like 'covered/%'))
   group by 1, 2
+), known as (
+  select u.subject_id, u.meter, u.units, u.during from usage_segments u
+  where u.org_id = $1 and u.close_no <= $3::integer
+    and u.during <@ tstzrange($4::timestamptz, $5::timestamptz, '[)')
+), gone as (
+  select x.subject_id, x.meter, unnest(range_agg(x.during)) as during from usage_exclusions x
+  where x.org_id = $1 and x.close_no <= $3 and (x.lifted_close_no is null or x.lifted_close_no > $3)
+    and x.during && tstzrange($4::timestamptz, $5::timestamptz, '[)')
+  group by 1, 2
+), pieces as (
+  select k.subject_id, k.meter, k.units, k.during, 1 as sign from known k
+  union all
+  select k.subject_id, k.meter, k.units, k.during * g.during, -1
+  from known k join gone g on g.subject_id = k.subject_id and g.meter = k.meter and g.during && k.during
+), used as (
+  select subject_id, meter, sum(sign * units * case when meter = 'egress' then 1
+    else (extract(epoch from upper(during) - lower(during)) * 1000000)::numeric end) as quantity
+  from pieces group by 1, 2
 )
 select count(*)::bigint from billed full join used using (subject_id, meter)
-where billed.quantity is distinct from used.quantity
+where coalesce(billed.quantity, 0) <> coalesce(used.quantity, 0)
 `
 
 type UnbilledSubjectsParams struct {
-	InvoiceID uuid.UUID
-	OrgID     uuid.UUID
-	FromAt    time.Time
-	ToAt      time.Time
+	OrgID  uuid.UUID
+	Period string
+	AsOf   int32
+	FromAt time.Time
+	ToAt   time.Time
 }
 
-// Per (subject, meter): the sum of the lines is the sum of the segments.
+// Per (subject, meter): the sum of all documents of the period is that of its usage, as
+// of a close. Exclusions are merged: what was cut off one keeps its time.
 func (q *Queries) UnbilledSubjects(ctx context.Context, db DBTX, arg UnbilledSubjectsParams) (int64, error) {
 	row := db.QueryRow(ctx, unbilledSubjects,
-		arg.InvoiceID,
 		arg.OrgID,
+		arg.Period,
+		arg.AsOf,
 		arg.FromAt,
 		arg.ToAt,
 	)
@@ -837,9 +1286,12 @@ func (q *Queries) UnbilledSubjects(ctx context.Context, db DBTX, arg UnbilledSub
 }
 
 const usageOfPeriod = `-- name: UsageOfPeriod :one
-select count(*)::bigint as segment_count, coalesce(max(recorded_at), timestamptz 'epoch')::timestamptz as max_recorded_at
-from billable_segments
-where org_id = $1 and during && tstzrange($2::timestamptz, $3::timestamptz, '[)')
+select u.segment_count, greatest(u.recorded, x.recorded)::timestamptz as max_recorded_at, x.changes
+from (select count(*)::bigint as segment_count, coalesce(max(recorded_at), timestamptz 'epoch') as recorded
+  from usage_segments s where s.org_id = $1 and s.during && tstzrange($2::timestamptz, $3::timestamptz, '[)')) u,
+(select (count(*) + count(lifted_at))::bigint as changes,
+  coalesce(greatest(max(e.recorded_at), max(e.lifted_at)), timestamptz 'epoch') as recorded
+  from usage_exclusions e where e.org_id = $1 and e.during && tstzrange($2::timestamptz, $3::timestamptz, '[)')) x
 `
 
 type UsageOfPeriodParams struct {
@@ -851,12 +1303,126 @@ type UsageOfPeriodParams struct {
 type UsageOfPeriodRow struct {
 	SegmentCount  int64
 	MaxRecordedAt time.Time
+	Changes       int64
 }
 
-// What a draft was made from, read again under the lock of the account.
+// What a draft was made from, read again under the lock of the account: every segment,
+// exclusion and lift that it may have seen.
 func (q *Queries) UsageOfPeriod(ctx context.Context, db DBTX, arg UsageOfPeriodParams) (UsageOfPeriodRow, error) {
 	row := db.QueryRow(ctx, usageOfPeriod, arg.OrgID, arg.FromAt, arg.ToAt)
 	var i UsageOfPeriodRow
-	err := row.Scan(&i.SegmentCount, &i.MaxRecordedAt)
+	err := row.Scan(&i.SegmentCount, &i.MaxRecordedAt, &i.Changes)
 	return i, err
+}
+
+const waitingCarried = `-- name: WaitingCarried :many
+select i.org_id, i.id, i.kind, i.period, i.period_from, i.period_to, i.close_no, i.status, i.live, i.issuer, i.locale, i.tax_point, i.due_on, i.number, i.currency, i.seller, i.buyer, i.subtotal_minor, i.tax_minor, i.total_minor, i.credited_minor, i.content_version, i.content_hash, i.reason, i.refund, i.notes, i.created_at, i.finalized_at, i.corrects, i.replaces, i.as_of_close,
+  c.number as corrects_number, c.finalized_at as corrects_at, r.number as replaces_number, r.finalized_at as replaces_at,
+  o.media_type, o.sha256, coalesce(octet_length(o.body), 0)::bigint as original_size
+from invoices i
+left join invoices c on c.id = i.corrects
+left join invoices r on r.id = i.replaces
+left join invoice_originals o on o.org_id = i.org_id and o.invoice_id = i.id
+where i.org_id = $1 and i.status = 'carried' and i.live and i.carried_by is null
+order by i.period_from, i.id
+`
+
+type WaitingCarriedRow struct {
+	OrgID          uuid.UUID
+	ID             uuid.UUID
+	Kind           string
+	Period         string
+	PeriodFrom     time.Time
+	PeriodTo       time.Time
+	CloseNo        int32
+	Status         string
+	Live           bool
+	Issuer         string
+	Locale         string
+	TaxPoint       *time.Time
+	DueOn          pgtype.Date
+	Number         *string
+	Currency       string
+	Seller         []byte
+	Buyer          []byte
+	SubtotalMinor  int64
+	TaxMinor       int64
+	TotalMinor     int64
+	CreditedMinor  int64
+	ContentVersion int32
+	ContentHash    []byte
+	Reason         string
+	Refund         string
+	Notes          []string
+	CreatedAt      time.Time
+	FinalizedAt    *time.Time
+	Corrects       *uuid.UUID
+	Replaces       *uuid.UUID
+	AsOfClose      *int32
+	CorrectsNumber *string
+	CorrectsAt     *time.Time
+	ReplacesNumber *string
+	ReplacesAt     *time.Time
+	MediaType      *string
+	Sha256         []byte
+	OriginalSize   int64
+}
+
+func (q *Queries) WaitingCarried(ctx context.Context, db DBTX, orgID uuid.UUID) ([]WaitingCarriedRow, error) {
+	rows, err := db.Query(ctx, waitingCarried, orgID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []WaitingCarriedRow
+	for rows.Next() {
+		var i WaitingCarriedRow
+		if err := rows.Scan(
+			&i.OrgID,
+			&i.ID,
+			&i.Kind,
+			&i.Period,
+			&i.PeriodFrom,
+			&i.PeriodTo,
+			&i.CloseNo,
+			&i.Status,
+			&i.Live,
+			&i.Issuer,
+			&i.Locale,
+			&i.TaxPoint,
+			&i.DueOn,
+			&i.Number,
+			&i.Currency,
+			&i.Seller,
+			&i.Buyer,
+			&i.SubtotalMinor,
+			&i.TaxMinor,
+			&i.TotalMinor,
+			&i.CreditedMinor,
+			&i.ContentVersion,
+			&i.ContentHash,
+			&i.Reason,
+			&i.Refund,
+			&i.Notes,
+			&i.CreatedAt,
+			&i.FinalizedAt,
+			&i.Corrects,
+			&i.Replaces,
+			&i.AsOfClose,
+			&i.CorrectsNumber,
+			&i.CorrectsAt,
+			&i.ReplacesNumber,
+			&i.ReplacesAt,
+			&i.MediaType,
+			&i.Sha256,
+			&i.OriginalSize,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

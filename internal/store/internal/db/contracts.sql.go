@@ -12,6 +12,36 @@ import (
 	"github.com/google/uuid"
 )
 
+const agreedKinds = `-- name: AgreedKinds :one
+select
+  exists (select 1 from contract_terms t where t.org_id = $1 and t.cancelled_at is null
+    and t.during && tstzrange($2::timestamptz, $3::timestamptz, '[)'))::boolean as contracts,
+  exists (select 1 from reservations r where r.org_id = $1 and r.cancelled_at is null
+    and r.during && tstzrange($2::timestamptz, $3::timestamptz, '[)'))::boolean as reservations,
+  exists (select 1 from usage_segments u where u.org_id = $1 and u.pricing_kind = 'spot'
+    and u.during && tstzrange($2::timestamptz, $3::timestamptz, '[)'))::boolean as spot
+`
+
+type AgreedKindsParams struct {
+	OrgID  uuid.UUID
+	FromAt time.Time
+	ToAt   time.Time
+}
+
+type AgreedKindsRow struct {
+	Contracts    bool
+	Reservations bool
+	Spot         bool
+}
+
+// What there is to read of a window: most organizations agreed nothing.
+func (q *Queries) AgreedKinds(ctx context.Context, db DBTX, arg AgreedKindsParams) (AgreedKindsRow, error) {
+	row := db.QueryRow(ctx, agreedKinds, arg.OrgID, arg.FromAt, arg.ToAt)
+	var i AgreedKindsRow
+	err := row.Scan(&i.Contracts, &i.Reservations, &i.Spot)
+	return i, err
+}
+
 const cancelContract = `-- name: CancelContract :exec
 update contracts set cancelled_at = $1::timestamptz, ended_by = $2, revision = revision + 1
 where org_id = $3 and id = $4

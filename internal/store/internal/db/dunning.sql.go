@@ -58,7 +58,7 @@ func (q *Queries) DueDunnings(ctx context.Context, db DBTX, size int32) ([]DueDu
 
 const dunningForUpdate = `-- name: DunningForUpdate :one
 select d.org_id, d.invoice_id, d.steps_done, d.paused_us, d.paused_since, d.overdue_told, d.next_at,
-  cast((i.finalized_at at time zone 'UTC')::date + 14 as date)::timestamptz as due_on, ''::text as issuer,
+  coalesce(i.due_on, i.finalized_at::date + 14)::timestamptz as due_on, i.issuer,
   exists (select 1 from payment_allocations l join payment_disputes x on x.org_id = l.org_id and x.payment_id = l.payment_id
     where l.org_id = d.org_id and l.invoice_id = d.invoice_id and x.state = 'open') as disputed
 from dunnings d join invoices i on i.org_id = d.org_id and i.id = d.invoice_id
@@ -117,7 +117,7 @@ func (q *Queries) DunningSchedule(ctx context.Context, db DBTX, issuer string) (
 const enrolDunnings = `-- name: EnrolDunnings :execrows
 insert into dunnings (org_id, invoice_id, next_at)
 select i.org_id, i.id, biz_now() from invoices i
-where i.status = 'open' and i.kind <> 'credit_note' and i.finalized_at + interval '14 days' < biz_now()
+where i.status = 'open' and i.kind <> 'credit_note' and coalesce(i.due_on, i.finalized_at::date + 14) < biz_now()
   and not exists (select 1 from dunnings d where d.org_id = i.org_id and d.invoice_id = i.id)
   and (select coalesce(sum(p.amount_minor), 0) from ledger_postings p
     where p.org_id = i.org_id and p.document_id = i.id and p.account = 'receivable') > 0
@@ -135,7 +135,7 @@ func (q *Queries) EnrolDunnings(ctx context.Context, db DBTX, size int32) (int64
 }
 
 const holdOf = `-- name: HoldOf :one
-select count(*)::integer as holds, (min(i.number))::text as number from billing_holds h
+select count(*)::integer as holds, coalesce(min(i.number), '')::text as number from billing_holds h
 join invoices i on i.org_id = h.org_id and i.id = h.invoice_id where h.org_id = $1
 `
 
@@ -200,14 +200,14 @@ func (q *Queries) PutHold(ctx context.Context, db DBTX, orgID uuid.UUID, invoice
 
 const restartDunnings = `-- name: RestartDunnings :execrows
 update dunnings d set next_at = biz_now(), revision = revision + 1
-where d.next_at is null and d.steps_done < $1::integer
+where d.next_at is null and not d.finished
   and (select coalesce(sum(p.amount_minor), 0) from ledger_postings p
     where p.org_id = d.org_id and p.document_id = d.invoice_id and p.account = 'receivable') > 0
 `
 
 // Owed again, after a lost dispute or a refund.
-func (q *Queries) RestartDunnings(ctx context.Context, db DBTX, lastStep int32) (int64, error) {
-	result, err := db.Exec(ctx, restartDunnings, lastStep)
+func (q *Queries) RestartDunnings(ctx context.Context, db DBTX) (int64, error) {
+	result, err := db.Exec(ctx, restartDunnings)
 	if err != nil {
 		return 0, err
 	}
@@ -216,8 +216,8 @@ func (q *Queries) RestartDunnings(ctx context.Context, db DBTX, lastStep int32) 
 
 const saveDunning = `-- name: SaveDunning :exec
 update dunnings set steps_done = $1, paused_us = $2, paused_since = $3::timestamptz,
-  overdue_told = true, next_at = $4::timestamptz, revision = revision + 1
-where org_id = $5 and invoice_id = $6
+  overdue_told = true, next_at = $4::timestamptz, finished = $5, revision = revision + 1
+where org_id = $6 and invoice_id = $7
 `
 
 type SaveDunningParams struct {
@@ -225,6 +225,7 @@ type SaveDunningParams struct {
 	PausedUs    int64
 	PausedSince *time.Time
 	NextAt      *time.Time
+	Finished    bool
 	OrgID       uuid.UUID
 	InvoiceID   uuid.UUID
 }
@@ -235,10 +236,41 @@ func (q *Queries) SaveDunning(ctx context.Context, db DBTX, arg SaveDunningParam
 		arg.PausedUs,
 		arg.PausedSince,
 		arg.NextAt,
+		arg.Finished,
 		arg.OrgID,
 		arg.InvoiceID,
 	)
 	return err
+}
+
+const stopsDue = `-- name: StopsDue :many
+select org_id, invoice_id from billing_holds where stop_at <= biz_now() and stopped_at is null order by stop_at limit $1
+`
+
+type StopsDueRow struct {
+	OrgID     uuid.UUID
+	InvoiceID uuid.UUID
+}
+
+// Holds whose notice has run out and whose organization was not stopped.
+func (q *Queries) StopsDue(ctx context.Context, db DBTX, size int32) ([]StopsDueRow, error) {
+	rows, err := db.Query(ctx, stopsDue, size)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []StopsDueRow
+	for rows.Next() {
+		var i StopsDueRow
+		if err := rows.Scan(&i.OrgID, &i.InvoiceID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const wakeDunnings = `-- name: WakeDunnings :exec

@@ -108,7 +108,7 @@ func (q *Queries) FindOperatorKey(ctx context.Context, db DBTX, keyID uuid.UUID)
 }
 
 const getOrganization = `-- name: GetOrganization :one
-select id, name, currency, quota_instances, quota_gpus, rate_read, rate_write, rate_launch, session_epoch, suspended_at, billing_name, billing_address, billing_country, tax_id, generation, revision, created_at from organizations where id = $1
+select id, name, currency, quota_instances, quota_gpus, rate_read, rate_write, rate_launch, session_epoch, suspended_at, billing_name, billing_address, billing_country, tax_id, generation, revision, created_at, billing_postcode, tax_status, locale, issuer, einvoice, einvoice_endpoint from organizations where id = $1
 `
 
 func (q *Queries) GetOrganization(ctx context.Context, db DBTX, orgID uuid.UUID) (Organization, error) {
@@ -132,6 +132,12 @@ func (q *Queries) GetOrganization(ctx context.Context, db DBTX, orgID uuid.UUID)
 		&i.Generation,
 		&i.Revision,
 		&i.CreatedAt,
+		&i.BillingPostcode,
+		&i.TaxStatus,
+		&i.Locale,
+		&i.Issuer,
+		&i.Einvoice,
+		&i.EinvoiceEndpoint,
 	)
 	return i, err
 }
@@ -352,7 +358,7 @@ func (q *Queries) ListAPIKeys(ctx context.Context, db DBTX, arg ListAPIKeysParam
 }
 
 const listOrganizations = `-- name: ListOrganizations :many
-select id, name, currency, quota_instances, quota_gpus, rate_read, rate_write, rate_launch, session_epoch, suspended_at, billing_name, billing_address, billing_country, tax_id, generation, revision, created_at from organizations
+select id, name, currency, quota_instances, quota_gpus, rate_read, rate_write, rate_launch, session_epoch, suspended_at, billing_name, billing_address, billing_country, tax_id, generation, revision, created_at, billing_postcode, tax_status, locale, issuer, einvoice, einvoice_endpoint from organizations
 where $1::uuid is null or id < $1::uuid
 order by id desc limit $2
 `
@@ -384,6 +390,12 @@ func (q *Queries) ListOrganizations(ctx context.Context, db DBTX, before *uuid.U
 			&i.Generation,
 			&i.Revision,
 			&i.CreatedAt,
+			&i.BillingPostcode,
+			&i.TaxStatus,
+			&i.Locale,
+			&i.Issuer,
+			&i.Einvoice,
+			&i.EinvoiceEndpoint,
 		); err != nil {
 			return nil, err
 		}

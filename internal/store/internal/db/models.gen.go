@@ -274,23 +274,29 @@ type Operation struct {
 }
 
 type Organization struct {
-	ID             uuid.UUID
-	Name           string
-	Currency       string
-	QuotaInstances int32
-	QuotaGpus      int32
-	RateRead       int32
-	RateWrite      int32
-	RateLaunch     int32
-	SessionEpoch   int64
-	SuspendedAt    *time.Time
-	BillingName    string
-	BillingAddress string
-	BillingCountry string
-	TaxID          string
-	Generation     int64
-	Revision       int64
-	CreatedAt      time.Time
+	ID               uuid.UUID
+	Name             string
+	Currency         string
+	QuotaInstances   int32
+	QuotaGpus        int32
+	RateRead         int32
+	RateWrite        int32
+	RateLaunch       int32
+	SessionEpoch     int64
+	SuspendedAt      *time.Time
+	BillingName      string
+	BillingAddress   string
+	BillingCountry   string
+	TaxID            string
+	Generation       int64
+	Revision         int64
+	CreatedAt        time.Time
+	BillingPostcode  string
+	TaxStatus        string
+	Locale           string
+	Issuer           string
+	Einvoice         bool
+	EinvoiceEndpoint string
 }
 
 type Payment struct {

@@ -1,0 +1,358 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tranche-cloud/tranche/billing"
+	"github.com/tranche-cloud/tranche/billing/ledger"
+	"github.com/tranche-cloud/tranche/internal/fault"
+	"github.com/tranche-cloud/tranche/internal/id"
+	"github.com/tranche-cloud/tranche/internal/metering"
+	"github.com/tranche-cloud/tranche/internal/money"
+	"github.com/tranche-cloud/tranche/internal/store"
+)
+
+// finalizeAttempts bounds how often a draft is made again because usage or another
+// run came in between.
+const finalizeAttempts = 3
+
+// InvoiceOrganization makes the documents of a month that an organization lacks: the
+// invoice of its usage, and what late usage changes of it. It is idempotent, can be
+// killed anywhere and be called by two at once. A period below the issuer's small
+// amount is carried on. It answers the documents that stand, without lines.
+//
+// It fails with state.conflict within the grace, while a segment of the month is open
+// or crosses it, and where usage keeps coming in; with billing.parked while an open
+// discrepancy holds the organization back; with tax.no_rule and tax.no_rate.
+func (a *App) InvoiceOrganization(ctx context.Context, org id.Org, period string) ([]billing.Invoice, error) {
+	return a.invoiceOrganization(ctx, org, period, false)
+}
+
+// InvoiceRemainder is InvoiceOrganization for the last documents of an organization:
+// no amount is too small.
+func (a *App) InvoiceRemainder(ctx context.Context, org id.Org, period string) ([]billing.Invoice, error) {
+	return a.invoiceOrganization(ctx, org, period, true)
+}
+
+func (a *App) invoiceOrganization(ctx context.Context, org id.Org, period string, all bool) ([]billing.Invoice, error) {
+	window, err := metering.ParsePeriod(period)
+	if err != nil {
+		return nil, err
+	}
+	ctx = store.Apart(ctx)
+	if err := a.lapseOf(ctx, org); err != nil { // what grants covered until they expired is settled before it is invoiced
+		return nil, err
+	}
+	for range finalizeAttempts {
+		err = a.invoiceOnce(ctx, org, window, all)
+		if fault.CodeOf(err) != "state.conflict" {
+			break
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	var out []billing.Invoice
+	err = a.Store.InSystem(ctx, "read the documents of a period", func(t *store.SystemTx) error {
+		standing, err := t.StandingInvoices(ctx, org, period)
+		out = nil
+		for _, s := range standing {
+			out = append(out, s.Invoice)
+		}
+		return err
+	})
+	return out, err
+}
+
+// plan is a draft and what becomes of it.
+type plan struct {
+	v     billing.Invoice
+	basis store.Basis
+	carry bool // too small: never issued
+}
+
+// invoiceOnce drafts and finalizes the invoice of a month, or what late usage changes.
+func (a *App) invoiceOnce(ctx context.Context, org id.Org, window metering.Interval, all bool) error {
+	var p plan
+	var billed bool
+	err := a.Store.InSystem(ctx, "draft an invoice", func(t *store.SystemTx) (err error) {
+		if err := a.ready(ctx, t, org, window); err != nil {
+			return err
+		}
+		p, billed, err = a.draft(ctx, t, org, window, all)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if billed {
+		return a.Store.InSystem(ctx, "invoice late usage", func(t *store.SystemTx) error {
+			return a.invoiceLate(ctx, t, org, window, all)
+		})
+	}
+	if p.v.ID.IsZero() {
+		return nil
+	}
+	return a.Store.InSystem(ctx, "finalize an invoice", func(t *store.SystemTx) error { return a.finalize(ctx, t, p) })
+}
+
+// ready refuses a month that is not over, or an organization that is held back.
+func (a *App) ready(ctx context.Context, t *store.SystemTx, org id.Org, window metering.Interval) error {
+	now, err := t.BusinessNow(ctx)
+	if err != nil {
+		return err
+	}
+	if end := window.To.Add(a.grace()); now.Before(end) {
+		return fault.New(fault.Conflict, "state.conflict",
+			fmt.Sprintf("Usage of %s may still arrive until %s.", metering.PeriodOf(window.From), end.Format(time.RFC3339))).
+			Suggest("Run it after the grace.")
+	}
+	return nil
+}
+
+// draft writes a draft, in place of an older one that was made of other usage. True:
+// the period has its invoice already. A zero id: there is nothing to bill.
+func (a *App) draft(ctx context.Context, t *store.SystemTx, org id.Org, window metering.Interval, all bool) (plan, bool, error) {
+	if err := t.SerializeInvoicing(ctx, org); err != nil {
+		return plan{}, false, err
+	}
+	period := metering.PeriodOf(window.From)
+	standing, err := t.StandingInvoices(ctx, org, period)
+	if err != nil || len(standing) > 0 {
+		return plan{}, len(standing) > 0, err
+	}
+	live, err := t.LiveInvoice(ctx, org, period, 0)
+	if err != nil {
+		return plan{}, false, err
+	}
+	p, err := a.planOf(ctx, t, org, window, all)
+	if err != nil {
+		return plan{}, false, err
+	}
+	if live.SameAs(p.v, p.basis) {
+		p.v.ID = live.ID
+		return p, false, nil
+	}
+	if live.State == billing.Draft {
+		if err := t.DeleteDraft(ctx, org, live.ID); err != nil {
+			return plan{}, false, err
+		}
+	}
+	if len(p.v.Lines) == 0 && p.basis.Usage.Segments == 0 {
+		return plan{}, false, nil
+	}
+	p.v.ID = id.New[id.Invoice]()
+	return p, false, t.InsertDraft(ctx, p.v, p.basis)
+}
+
+// planOf composes the invoice of a month, or what is carried on of it.
+func (a *App) planOf(ctx context.Context, t *store.SystemTx, org id.Org, window metering.Interval, all bool) (plan, error) {
+	v, basis, err := a.compose(ctx, t, org, window, window.To)
+	if err != nil {
+		return plan{}, err
+	}
+	s, err := a.sale(ctx, t, org, lastInstant(window))
+	if err != nil {
+		return plan{}, err
+	}
+	p := plan{v: v, basis: basis}
+	if !all && s.small(v) {
+		p.carry = true
+		if p.v, err = v.OwnUsage(); err != nil {
+			return plan{}, err
+		}
+	}
+	p.v.State = billing.Draft
+	return p, nil
+}
+
+// finalize makes a draft an open invoice, or carries it on: checks that it is made of
+// exactly the usage there is, posts it, and takes the number last. It does nothing if
+// another run was faster, and fails with state.conflict if the draft or the usage
+// changed.
+func (a *App) finalize(ctx context.Context, t *store.SystemTx, p plan) error {
+	v := p.v
+	if err := t.SerializeInvoicing(ctx, v.Org); err != nil {
+		return err
+	}
+	live, err := t.LiveInvoice(ctx, v.Org, metering.PeriodOf(v.Period.From), v.CloseNo)
+	if err != nil || live.State == billing.Open || live.State == billing.Carried {
+		return err
+	}
+	if live.ID != v.ID {
+		return usageCame()
+	}
+	if err := t.LockBillingAccount(ctx, v.Org); err != nil {
+		return err
+	}
+	if err := a.sameUsage(ctx, t, v.Org, v.Period, p.basis); err != nil {
+		return err
+	}
+	if err := billsExactly(ctx, t, v.Org, v.Period, *p.basis.AsOf); err != nil {
+		return err
+	}
+	return a.issue(ctx, t, p)
+}
+
+// issue books a draft of usage, closes its period, and numbers it or carries it on.
+// The billing account is locked and the usage checked.
+func (a *App) issue(ctx context.Context, t *store.SystemTx, p plan) error {
+	v := p.v
+	if err := t.CloseUsageUntil(ctx, v.Org, v.Period.To); err != nil {
+		return err
+	}
+	if p.carry {
+		return a.carryOn(ctx, t, v)
+	}
+	if err := t.TakeCarried(ctx, v, carriedOf(v)); err != nil {
+		return err
+	}
+	funding, err := fundingOf(ctx, t, v)
+	if err != nil {
+		return err
+	}
+	journal, err := ledger.ForInvoice(v, funding)
+	if err != nil {
+		return err
+	}
+	if err := t.Post(ctx, journal); err != nil {
+		return err
+	}
+	if err := t.AppendEvent(ctx, store.Event{Org: v.Org, Type: "invoice.finalized", Subject: v.ID}); err != nil {
+		return err
+	}
+	_, err = a.number(ctx, t, v)
+	return err
+}
+
+// fundingOf pays a document out of the wallet. What was invoiced in advance came out
+// of the wallet, too: it pays for the document as it was before the deductions.
+func fundingOf(ctx context.Context, t *store.SystemTx, v billing.Invoice) (ledger.Funding, error) {
+	before, err := v.BeforeAdvances()
+	if err != nil {
+		return ledger.Funding{}, err
+	}
+	f, err := settleFunding(ctx, t, before)
+	if err != nil || before.Total == v.Total {
+		return f, err
+	}
+	deducted, err := before.Total.Sub(v.Total)
+	if err != nil {
+		return ledger.Funding{}, err
+	}
+	net, err := before.Subtotal.Sub(v.Subtotal)
+	if err != nil {
+		return ledger.Funding{}, err
+	}
+	if f.AdvanceTax, err = deducted.Sub(net); err != nil {
+		return ledger.Funding{}, err
+	}
+	f.Prepaid, err = f.Prepaid.Sub(deducted)
+	return f, err
+}
+
+// carriedOf lists the carried documents that a document takes on.
+func carriedOf(v billing.Invoice) []id.Invoice {
+	var out []id.Invoice
+	for _, l := range v.Lines {
+		if l.Key.Component != billing.CarryOver {
+			continue
+		}
+		if inv, err := id.Parse[id.Invoice](l.Key.Reference); err == nil {
+			out = append(out, inv)
+		}
+	}
+	return out
+}
+
+// carryOn closes a period without an invoice: a later one takes its net on.
+func (a *App) carryOn(ctx context.Context, t *store.SystemTx, v billing.Invoice) error {
+	if err := carryFunding(ctx, t, v); err != nil {
+		return err
+	}
+	if err := t.AppendEvent(ctx, store.Event{Org: v.Org, Type: "invoice.carried", Subject: v.ID}); err != nil {
+		return err
+	}
+	done, err := v.CarriedOn()
+	if err != nil {
+		return err
+	}
+	now, err := t.BusinessNow(ctx)
+	if err != nil {
+		return err
+	}
+	return t.SaveCarried(ctx, done, now)
+}
+
+// number takes the next number of the document's series, as the last thing of a
+// transaction, and makes the document open.
+func (a *App) number(ctx context.Context, t *store.SystemTx, v billing.Invoice) (billing.Invoice, error) {
+	now, err := t.BusinessNow(ctx)
+	if err != nil {
+		return billing.Invoice{}, err
+	}
+	issuer, err := a.issuerAt(ctx, t, v.Issuer, now)
+	if err != nil {
+		return billing.Invoice{}, err
+	}
+	zone, err := issuer.Zone()
+	if err != nil {
+		return billing.Invoice{}, err
+	}
+	series := billing.SeriesAt(issuer.Prefix, v.Kind, now, zone)
+	n, issued, err := t.TakeNumber(ctx, series, now)
+	if err != nil {
+		return billing.Invoice{}, err
+	}
+	done, err := v.Finalized(series.Number(n), issued, zone, issuer.PaymentDays)
+	if err != nil {
+		return billing.Invoice{}, err
+	}
+	return done, t.SaveFinalized(ctx, done, series)
+}
+
+// sameUsage refuses a draft whose usage changed since it was read.
+func (a *App) sameUsage(ctx context.Context, t *store.SystemTx, org id.Org, window metering.Interval, basis store.Basis) error {
+	if err := billable(ctx, t, org, window); err != nil {
+		return err
+	}
+	state, err := t.UsageState(ctx, org, window)
+	if err != nil {
+		return err
+	}
+	if state != basis.Usage {
+		return usageCame()
+	}
+	return nil
+}
+
+// billsExactly asserts that the documents of a period sum to its usage, for each
+// subject and meter.
+func billsExactly(ctx context.Context, t *store.SystemTx, org id.Org, window metering.Interval, asOf int) error {
+	unbilled, err := t.UnbilledSubjects(ctx, org, window, asOf)
+	if err != nil || unbilled == 0 {
+		return err
+	}
+	return fault.New(fault.Internal, "internal", "An invoice does not bill its usage exactly.").
+		Because(fmt.Errorf("%d subjects of %s in %s differ from their segments", unbilled, org, metering.PeriodOf(window.From)))
+}
+
+func usageCame() error {
+	return fault.New(fault.Conflict, "state.conflict", "Usage came in while the invoice was made.").Suggest("Run it again.")
+}
+
+// billable refuses a period with usage that is open or crosses its bounds.
+func billable(ctx context.Context, t *store.SystemTx, org id.Org, window metering.Interval) error {
+	u, err := t.Unbillable(ctx, org, window)
+	if err != nil || u == (store.Unbillable{}) {
+		return err
+	}
+	return fault.New(fault.Conflict, "state.conflict",
+		fmt.Sprintf("%d usage segments of %s are open and %d cross the month.", u.Open, metering.PeriodOf(window.From), u.Crossing)).
+		Suggest("Seal the month, then run it again.")
+}
+
+// zeroOf is nothing in the currency of a document.
+func zeroOf(v billing.Invoice) money.Amount { return money.NewAmount(0, v.Currency) }
