@@ -9,8 +9,9 @@ import (
 func (c *checker) together(rows []Row) {
 	c.oneEach(rows, ServiceName, ServiceCategory, "a service has one category")
 	c.oneEach(rows, SkuPriceID, SkuID, "a price has one SKU")
-	c.oneEach(rows, SkuPriceID, ListUnitPrice, "a price id stands for one list price")
 	c.oneEach(rows, SkuPriceID, PricingUnit, "a price id stands for one unit")
+	c.oneEach(rows, SkuPriceID, SkuPriceDetails, "a price id has one set of details")
+	c.oneEach(rows, SkuID, SkuMeter, "a SKU has one meter")
 	c.oneEach(rows, InvoiceID, BillingAccountID, "an invoice belongs to one billing account")
 	c.oneEach(rows, InvoiceID, BillingCurrency, "an invoice has one currency")
 	c.oneEach(rows, InvoiceID, InvoiceIssuerName, "an invoice has one issuer")

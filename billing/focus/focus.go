@@ -36,7 +36,7 @@ type Input struct {
 	Provider    string            // the operator's brand; "" means the seller's name
 	Resources   map[metering.Subject]Resource
 	Commitments map[string]string                      // names of reservations and contracts by LineKey.Reference
-	ListPrices  func(billing.Line) (money.Price, bool) // list price where a contract or lock replaced it; nil: the line's
+	ListPrices  func(billing.Line) (money.Price, bool) // see ListPrices; nil: the price of the line
 }
 
 // Resource is what a document does not say of a resource. Empty fields are null.

@@ -2,9 +2,11 @@ package focus
 
 import (
 	"math/big"
+	"strconv"
 	"strings"
 
 	"github.com/tranche-cloud/tranche/billing"
+	"github.com/tranche-cloud/tranche/internal/metering"
 	"github.com/tranche-cloud/tranche/internal/money"
 )
 
@@ -41,24 +43,22 @@ func (e Export) measure(r *Row, x charge, p part) {
 	}
 	priced := divided(quantity, l.Divisor)
 	r[PricingUnit] = s.priced
-	if l.Packages > 0 || strings.HasPrefix(l.PricedUnit, "package of ") {
+	if packaged(l) {
 		priced = x.packages(p)
 		r[PricingUnit] = packageUnit(l.PricedUnit, s.priced)
 	}
 	contracted := number{l.UnitPrice.Pico(), money.PriceDecimals}
 	list := contracted
-	listed := false
 	if e.in.ListPrices != nil {
 		if price, ok := e.in.ListPrices(*l); ok {
-			list, listed = number{price.Pico(), money.PriceDecimals}, true
+			list = number{price.Pico(), money.PriceDecimals}
 		}
 	}
 	contracted = discounted(contracted, l.Discounts)
 	r[PricingQuantity] = priced.String()
 	r[ListUnitPrice], r[ContractedUnitPrice] = list.String(), contracted.String()
 	r[ListCost], r[ContractedCost] = list.times(priced).String(), contracted.times(priced).String()
-	r[SkuID], r[SkuMeter] = orElse(l.SKUCode, string(l.Key.Meter)), s.meter
-	r[SkuPriceID] = priceID(l, listed)
+	r[SkuID], r[SkuMeter], r[SkuPriceID] = skuID(l), s.meter, priceID(l)
 	r[SkuPriceDetails] = priceDetails(l)
 	switch {
 	case x.unused != nil:
@@ -125,26 +125,28 @@ func (e Export) commit(r *Row, reservation, name, status string, quantity number
 	r[CapacityReservationID], r[CapacityReservationStatus] = reservation, status
 }
 
-// priceID names the price of a row: an entry of a price book, or what replaced it.
-func priceID(l *billing.Line, listed bool) string {
-	version := "unversioned"
-	if !l.Key.PriceVersion.IsZero() {
-		version = l.Key.PriceVersion.String()
+// skuID names what a price is for: one meter of a SKU.
+func skuID(l *billing.Line) string {
+	if l.SKUCode == "" {
+		return string(l.Key.Meter)
 	}
-	parts := []string{version, orElse(l.SKUCode, string(l.Key.Meter)), string(l.Key.Meter)}
+	if l.Key.Meter == metering.GPU {
+		return l.SKUCode
+	}
+	return l.SKUCode + "/" + string(l.Key.Meter)
+}
+
+// priceID names an entry of price lists. It must mean the same over time and for every
+// account, so it holds no version, contract or amount: x_PriceVersion has the version.
+func priceID(l *billing.Line) string {
+	name := skuID(l)
 	if l.Key.Tier > 0 {
-		parts = append(parts, "tier "+number{big.NewInt(int64(l.Key.Tier)), 0}.String())
+		name += "/tier-" + strconv.Itoa(l.Key.Tier)
 	}
-	if l.Key.Variant != "" {
-		parts = append(parts, l.Key.Variant)
+	if l.Key.Pricing == billing.Spot {
+		name += "/spot"
 	}
-	switch {
-	case l.Key.Pricing == billing.Spot: // a mean price: each line has its own
-		parts = append(parts, "spot", l.UnitPrice.Decimal())
-	case l.Key.Component == billing.Covered && !listed:
-		parts = append(parts, "covered")
-	}
-	return strings.Join(parts, "/")
+	return name
 }
 
 func priceDetails(l *billing.Line) string {
@@ -155,7 +157,7 @@ func priceDetails(l *billing.Line) string {
 		}
 	}
 	if l.Key.Tier > 0 {
-		values["x_Tier"] = l.Key.Tier
+		values["x_Tier"] = strconv.Itoa(l.Key.Tier) // numbers would be amounts of one pricing unit
 	}
 	if len(values) == 0 {
 		return ""

@@ -32,6 +32,7 @@ var captions = map[string][3]string{
 	"bank-name":   {"Bank", "Bank", "开户银行"},
 	"reference":   {"Reference", "Verwendungszweck", "附言"},
 	"amount-due":  {"Amount due", "Zahlbetrag", "应付金额"},
+	"amount-back": {"Amount credited", "Gutschriftsbetrag", "贷记金额"},
 	"lines":       {"Lines", "Positionen", "明细"},
 	"description": {"Description", "Beschreibung", "说明"},
 	"isolation":   {"Isolation", "Isolation", "隔离级别"},

@@ -28,7 +28,7 @@ type model struct {
 	Lines         []line
 	Sums          []sum
 	Mentions      []string
-	Due           string
+	DueLabel, Due string
 	ID, Hash      string
 }
 
@@ -84,10 +84,11 @@ func modelOf(v billing.Invoice, original bool) model {
 	m.Facts = factsOf(v, l)
 	m.Bank = bankOf(v, l)
 	for _, x := range v.Lines {
-		m.Lines = append(m.Lines, lineOf(x, l))
+		m.Lines = append(m.Lines, lineOf(v, x, l))
 	}
 	m.Sums = sumsOf(v, l, original)
-	m.Due = m.Sums[len(m.Sums)-1].Value
+	last := m.Sums[len(m.Sums)-1]
+	m.DueLabel, m.Due = last.Label, last.Value
 	m.Mentions = mentionsOf(v, l)
 	return m
 }
@@ -131,7 +132,9 @@ func factsOf(v billing.Invoice, l locale) []fact {
 	add("corrects", l.reference(v.Corrects))
 	add("replaces", l.reference(v.Replaces))
 	add("reason", v.Reason)
-	add("due-on", l.day(v.DueOn))
+	if kindOf(v) != billing.CreditNote {
+		add("due-on", l.day(v.DueOn))
+	}
 	return out
 }
 
@@ -159,7 +162,7 @@ func bankOf(v billing.Invoice, l locale) []fact {
 	return out
 }
 
-func lineOf(x billing.Line, l locale) line {
+func lineOf(v billing.Invoice, x billing.Line, l locale) line {
 	m := line{
 		No: x.No, Description: x.Description, SKU: x.SKUCode, Project: x.ProjectName,
 		IsolationGPU: l.isolation(x.Key.IsolationGPU), IsolationHost: l.isolation(x.Key.IsolationHost),
@@ -171,7 +174,7 @@ func lineOf(x billing.Line, l locale) line {
 	if p := x.Key.Pricing; p == billing.Spot || p == billing.Reserved {
 		m.Component = strings.TrimPrefix(m.Component+", "+l.T("pricing."+string(p)), ", ")
 	}
-	if !x.During.From.IsZero() && !x.During.To.IsZero() {
+	if !x.During.From.IsZero() && !x.During.To.IsZero() && x.During != v.Period {
 		m.During = x.During.From.UTC().Format("2006-01-02 15:04:05") + " – " + x.During.To.UTC().Format("2006-01-02 15:04:05") + " UTC"
 	}
 	if x.Corrects != nil {
@@ -271,7 +274,11 @@ func sumsOf(v billing.Invoice, l locale, original bool) []sum {
 		less("written-off", v.Settlement.WrittenOff)
 		due = v.Due.Decimal()
 	}
-	return append(out, sum{Label: l.T("amount-due"), Value: l.number(due) + " " + v.Currency.Code(), Strong: true})
+	label := l.T("amount-due")
+	if kindOf(v) == billing.CreditNote {
+		label = l.T("amount-back")
+	}
+	return append(out, sum{Label: label, Value: l.number(due) + " " + v.Currency.Code(), Strong: true})
 }
 
 // payable is what the document asks for when it is issued.

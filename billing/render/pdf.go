@@ -117,7 +117,7 @@ func (m model) top(d *sheet.Document) {
 	if m.Buyer.TaxID != "" {
 		buyer = append(buyer, plain(m.locale.T("tax-id")+" "+m.Buyer.TaxID))
 	}
-	due := []sheet.Paragraph{small(m.locale.T("amount-due")), {Text: m.Due, Style: sheet.Large}}
+	due := []sheet.Paragraph{small(m.DueLabel), {Text: m.Due, Style: sheet.Large}}
 	d.Draw(sheet.Grid{Widths: []int{1100, 640}, Rows: []sheet.Row{row(cell(buyer...), right(due...))}})
 	d.Space(30)
 	d.Draw(pairs(m.Facts))
@@ -130,7 +130,7 @@ func (m model) top(d *sheet.Document) {
 
 // pairs lays out facts two in a row.
 func pairs(facts []fact) sheet.Grid {
-	g := sheet.Grid{Widths: []int{300, 640, 290, 510}}
+	g := sheet.Grid{Widths: []int{300, 640, 290, 510}, Whole: true}
 	for i := 0; i < len(facts); i += 2 {
 		r := row(cell(small(facts[i].Label)), cell(plain(facts[i].Value)))
 		if i+1 < len(facts) {
@@ -158,7 +158,7 @@ func (m model) table(d *sheet.Document) {
 	}
 	d.Draw(g)
 	d.Space(20)
-	sums := sheet.Grid{Widths: []int{500, 840, 400}}
+	sums := sheet.Grid{Widths: []int{500, 840, 400}, Whole: true}
 	for _, s := range m.Sums {
 		r := row(cell(), right(texts(s.Label, s.Note)...), right(plain(s.Value)))
 		if s.Strong {

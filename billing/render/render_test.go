@@ -58,7 +58,7 @@ func TestTheOriginalHasItsLegalContent(t *testing.T) {
 		"discounts":        {"Discount: Volume agreement 1 -10 %", "Discount: Partner discount", "-5.00"},
 		"reverse-charge":   {"Reverse charge. VAT is due by the recipient", "FR12345678901", "Tax AE 0 % of 99.60 | 0.00"},
 		"promo-prepaid":    {"Promotional credit: Welcome credit", "Tax S 20 % of 80.00 | 16.00", "Total | 96.00 EUR", "Paid from prepaid balance | -30.00", "Amount due | 66.00 EUR"},
-		"credit-note":      {"Credit note", "Corrects invoice | TR-2026-000001 of 2 December 2026", "Host failure on 12 November", "-7.000000 GPU-hours", "Corrects invoice TR-2026-000001, line 2"},
+		"credit-note":      {"Credit note", "Amount credited | -24.31 EUR", "Corrects invoice | TR-2026-000001 of 2 December 2026", "Host failure on 12 November", "-7.000000 GPU-hours", "Corrects invoice TR-2026-000001, line 2"},
 		"re-issue":         {"Replaces invoice | TR-2026-000001 of 2 December 2026"},
 		"advance":          {"Advance invoice", "Date of payment | 4 November 2026", "Amount due | 119.00 EUR"},
 		"advance-deducted": {"Advance invoiced before: Advance", "-100.00"},
@@ -130,6 +130,22 @@ func TestAnUnknownLocaleIsEnglish(t *testing.T) {
 	for locale, want := range map[string]string{"fr": "en", "": "en", "zh-CN": "zh-Hans", "DE": "de", "en-US": "en"} {
 		v.Locale = locale
 		require.Contains(t, page(t, v), `<html lang="`+want+`">`, locale)
+	}
+}
+
+// Each caption has its words in each language: none shows by its key, and a German or
+// Chinese page has no English ones.
+func TestEveryLanguageHasItsWords(t *testing.T) {
+	for _, s := range situations.All(t) {
+		for _, locale := range []string{"en", "de", "zh"} {
+			s.Invoice.Locale = locale
+			html := page(t, s.Invoice)
+			require.NotRegexp(t, `\b(component|unit|units|measure|isolation|tax|pricing)\.[a-zA-Z_]`, html, "%s in %s", s.Name, locale)
+			require.NotContains(t, html, "%!", s.Name)
+			for _, word := range []string{"Net total", "Description", "Unit price", "Date of issue", "Quantities are exact"} {
+				require.Equal(t, locale == "en", strings.Contains(html, word), "%s: %s in %s", s.Name, word, locale)
+			}
+		}
 	}
 }
 

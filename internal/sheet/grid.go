@@ -6,6 +6,9 @@ func (d *Document) Draw(g Grid) {
 	if g.Head != nil && d.y+d.height(d.layout(g, *g.Head))+3*padMM+looks[Plain].lineHeight > bottomMM {
 		d.page()
 	}
+	if g.Whole {
+		d.keep(g)
+	}
 	d.head(g)
 	for _, row := range g.Rows {
 		cells := d.layout(g, row)
@@ -14,6 +17,17 @@ func (d *Document) Draw(g Grid) {
 			d.head(g)
 		}
 		d.row(g, row, cells)
+	}
+}
+
+// keep begins a page if the grid fits on one, but no longer on this one.
+func (d *Document) keep(g Grid) {
+	whole := 0.0
+	for _, row := range g.Rows {
+		whole += d.height(d.layout(g, row))
+	}
+	if d.y+whole > bottomMM && whole < bottomMM-topMM {
+		d.page()
 	}
 }
 

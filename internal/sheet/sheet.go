@@ -83,6 +83,7 @@ type Grid struct {
 	Widths []int // of the columns
 	Head   *Row
 	Rows   []Row
+	Whole  bool // on one page, where it fits on one
 }
 
 // Document is a PDF in the making.

@@ -8,6 +8,7 @@ import (
 	"github.com/tranche-cloud/tranche/billing"
 	"github.com/tranche-cloud/tranche/internal/id"
 	"github.com/tranche-cloud/tranche/internal/metering"
+	"github.com/tranche-cloud/tranche/internal/money"
 )
 
 const (
@@ -67,6 +68,7 @@ func usage(t T) []Situation {
 		{"monthly-cap", caps.taxed("S", standard, "").open("TR-2026-000006")},
 		{"commitment", commitment.taxed("S", standard, "").open("TR-2026-000007")},
 		{"other-meters", other.taxed("S", standard, "").open("TR-2026-000008")},
+		{"packages", packages(t)},
 		{"spot", month(t, "EUR").line(spot, "0.173333333333", Use{"cheap", 9 * Hour}).taxed("S", standard, "").open("TR-2026-000009")},
 		{"many-lines", many(t)},
 		{"preview", plain.preview()},
@@ -93,6 +95,17 @@ func many(t T) billing.Invoice {
 		m.line(l, "1234.5", Use{name, Hour + int64(i)*second})
 	}
 	return m.taxed("S", standard, "").open("TR-2026-000010")
+}
+
+// packages is 250 hours sold by the hundred: three packages.
+func packages(t T) billing.Invoice {
+	m := month(t, "EUR").line(gpu("mig"), "0", Use{"batch-a", 150 * Hour}, Use{"batch-b", 100 * Hour})
+	l := &m.v.Lines[0]
+	l.Packages, l.PricedUnit, l.UnitPrice = 3, "package of 100 GPU-hours", money.MustPrice("40", m.v.Currency)
+	l.Amount = m.sum(12_000)
+	l.Exact = l.Amount.Exact()
+	l.Subjects[0].Amount, l.Subjects[1].Amount = m.sum(7_200), m.sum(4_800)
+	return m.taxed("S", standard, "").open("TR-2026-000023")
 }
 
 func simulated(l billing.Line) billing.Line { l.Simulated = true; return l }
