@@ -23,7 +23,8 @@ type Billed struct {
 // Adjust makes the lines for usage that arrived after its month was billed: what the
 // period costs with it, at the original prices, terms and pools, less what was
 // billed. in holds all usage of the period, late or not, and the terms as they were;
-// billed holds every line of the period's live documents, earlier adjustments too.
+// billed holds every line of the period's live documents, earlier adjustments too;
+// what rating does not make, such as advances and carried amounts, stays out of it.
 // Each key that differs makes one line, which may be negative and names the line it
 // changes. The key's Variant carries the original component and variant. It fails
 // like Rate, and with money.ErrMismatch if a billed line is in another currency.
@@ -37,6 +38,9 @@ func Adjust(in Inputs, billed []Billed) (Result, error) {
 		differenceOf(diffs, adjustmentKey(l.Key), in.Currency).now(l)
 	}
 	for _, b := range billed {
+		if b.Line.Key.Component.Order() > billing.Adjustment.Order() {
+			continue // amounts carried over and advances are no usage
+		}
 		if err := differenceOf(diffs, adjustmentKey(b.Line.Key), in.Currency).before(b); err != nil {
 			return Result{}, fmt.Errorf("comparing with line %d: %w", b.Line.No, err)
 		}

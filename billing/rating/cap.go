@@ -92,7 +92,11 @@ func (b *bill) capped() []*derived {
 			continue
 		}
 		parts := s.ordered()
-		for i, off := range apportioned(excess, parts, s) {
+		weights := make([]*big.Int, len(parts))
+		for i, p := range parts {
+			weights[i] = s.parts[p].big()
+		}
+		for i, off := range apportioned(excess, weights) {
 			if off.Sign() == 0 {
 				continue
 			}
@@ -122,22 +126,4 @@ func (s *slotUse) ordered() []slotPart {
 			bytes.Compare(x.subject.ID[:], y.subject.ID[:]), cmp.Compare(x.subject.Kind, y.subject.Kind))
 	})
 	return parts
-}
-
-// apportioned splits the excess over parts by largest remainder, ties to the earlier.
-func apportioned(excess *big.Int, parts []slotPart, s *slotUse) []*big.Int {
-	sum, left := s.sum.big(), new(big.Int).Set(excess)
-	out, rests := make([]*big.Int, len(parts)), make([]*big.Int, len(parts))
-	order := make([]int, len(parts))
-	for i, p := range parts {
-		product := new(big.Int).Mul(excess, s.parts[p].big())
-		out[i], rests[i] = new(big.Int).QuoRem(product, sum, new(big.Int))
-		left.Sub(left, out[i])
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return rests[b].Cmp(rests[a]) })
-	for _, i := range order[:left.Int64()] {
-		out[i].Add(out[i], big.NewInt(1))
-	}
-	return out
 }

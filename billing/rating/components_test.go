@@ -204,6 +204,25 @@ func TestPackagesAreNeverMoreThanNeeded(t *testing.T) {
 	})
 }
 
+// More of one thing never costs less, unless the price is one of volume.
+func TestMoreNeverCostsLess(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		kind := rapid.SampledFrom([]billing.Tiering{billing.Graduated, billing.Package}).Draw(t, "kind")
+		x := tiers(kind, 100, "3", 200, "1", 0, "0.5")
+		if kind == billing.Package {
+			x = billing.Tiers{Kind: kind, PackageSize: big.NewRat(7, 1), Steps: []billing.Step{{Price: price("10")}}}
+		}
+		w := tiny(t, "0", x)
+		u := w.usage(1, whole, start, start.Add(time.Duration(rapid.Int64Range(1, 500*3600*1e6).Draw(t, "us"))*time.Microsecond))
+		less, err := rating.Rate(w.inputs(u))
+		require.NoError(t, err)
+		u.During.To = u.During.To.Add(time.Duration(rapid.Int64Range(1, 100*3600*1e6).Draw(t, "more")) * time.Microsecond)
+		more, err := rating.Rate(w.inputs(u))
+		require.NoError(t, err)
+		require.LessOrEqual(t, sumOf(less.Lines), sumOf(more.Lines)+int64(len(more.Lines)), "but for a rounding a line")
+	})
+}
+
 func TestADiscountOfHalfTheMonthSeparatesLines(t *testing.T) {
 	w := tiny(t, "1")
 	in := w.inputs(w.hours(1, 0, 20))
@@ -352,6 +371,10 @@ func TestLateUsageCorrectsItsLine(t *testing.T) {
 	require.Len(t, res.Lines, 2)
 	require.Equal(t, "TR-1", res.Lines[0].Corrects.Number)
 	require.Nil(t, res.Lines[1].Corrects, "a step that was not on the invoice")
+	advance := billing.Line{No: 9, Key: billing.LineKey{Component: billing.AdvanceOffset, Reference: "pay"}, Amount: cents(-5000)}
+	with, err := rating.Adjust(in, billed(append(before.Lines, advance)))
+	require.NoError(t, err)
+	require.Equal(t, res.Lines, with.Lines, "an advance is no usage")
 	require.Equal(t, []string{"-324000000000", "540000000000"}, []string{res.Lines[0].Quantity.String(), res.Lines[1].Quantity.String()})
 }
 

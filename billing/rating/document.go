@@ -1,8 +1,10 @@
 package rating
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
@@ -87,17 +89,31 @@ func writeTerms(w *strings.Builder, e *engine) error {
 	if len(t.Minimums) == 0 && t.NoticeFree == 0 {
 		return nil
 	}
-	var starts []billing.Start
-	for _, s := range t.Starts {
+	n, digest := e.digestStarts()
+	fmt.Fprintf(w, "starts %d %x\n", n, digest)
+	return nil
+}
+
+// digestStarts is over the starts that ended in the window, by id.
+func (e *engine) digestStarts() (n int, digest []byte) {
+	var starts []*billing.Start
+	for i := range e.in.Terms.Starts {
+		s := &e.in.Terms.Starts[i]
 		if ended := s.Ended.UnixMicro(); ended > e.lo && ended <= e.hi {
 			starts = append(starts, s)
 		}
 	}
-	if text, err = billing.EncodeTerms(billing.Terms{Starts: starts}); err != nil {
-		return fmt.Errorf("recording starts: %w", err)
+	slices.SortFunc(starts, func(a, b *billing.Start) int {
+		return cmp.Or(bytes.Compare(a.ID[:], b.ID[:]), a.Ended.Compare(b.Ended), cmp.Compare(a.Party, b.Party), cmp.Compare(a.Earlier, b.Earlier))
+	})
+	h := sha256.New()
+	for _, s := range starts {
+		b := binary.BigEndian.AppendUint64(slices.Clone(s.ID[:]), uint64(s.Ended.UnixMicro()))
+		b = binary.BigEndian.AppendUint64(b, uint64(s.Earlier))
+		b = append(b, byte(boolInt(s.Preempted)))
+		h.Write(append(append(b, s.Party...), 0))
 	}
-	fmt.Fprintf(w, "starts %d %x\n", len(starts), sha256.Sum256(text))
-	return nil
+	return len(starts), h.Sum(nil)
 }
 
 func touching[T any](all []T, period metering.Interval, of func(T) metering.Interval) []T {

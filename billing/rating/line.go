@@ -91,16 +91,20 @@ func apportion(shares []billing.Share, amount money.Amount) ([]billing.Share, er
 	slices.SortFunc(shares, func(a, b billing.Share) int {
 		return cmp.Or(bytes.Compare(a.Subject.ID[:], b.Subject.ID[:]), cmp.Compare(a.Subject.Kind, b.Subject.Kind))
 	})
-	weights := make([]*big.Rat, len(shares))
+	weights, used := make([]*big.Int, len(shares)), false
 	for i, s := range shares {
-		weights[i] = new(big.Rat).SetInt(new(big.Int).Abs(s.Quantity))
+		weights[i] = s.Quantity
+		if s.Quantity.Sign() < 0 {
+			weights[i] = new(big.Int).Abs(s.Quantity)
+		}
+		used = used || s.Quantity.Sign() != 0
 	}
-	parts, err := money.Apportion(amount, weights)
-	if err != nil {
-		return nil, fmt.Errorf("sharing a line: %w", err)
+	if !used && !amount.IsZero() {
+		return nil, internal("A line of %s has no usage to share it.", amount)
 	}
-	for i := range shares {
-		shares[i].Amount = parts[i]
+	sign := int64(amount.Sign())
+	for i, part := range apportioned(new(big.Int).Abs(big.NewInt(amount.Minor())), weights) {
+		shares[i].Amount = money.NewAmount(sign*part.Int64(), amount.Currency())
 	}
 	return shares, nil
 }

@@ -84,6 +84,9 @@ func (l *lastCharge) before(c charge) bool {
 // minimums returns what short starts lack of their minimum: once a start, over all
 // months, at the price of their end.
 func (b *bill) minimums() []*derived {
+	if len(b.ends) == 0 {
+		return nil
+	}
 	made := map[*line]*derived{}
 	var out []*derived
 	wall := map[[16]byte]int64{}

@@ -1,9 +1,11 @@
 package rating
 
 import (
+	"cmp"
 	"fmt"
 	"math/big"
 	"math/bits"
+	"slices"
 
 	"github.com/tranche-cloud/tranche/internal/money"
 )
@@ -58,3 +60,35 @@ func quantityOf(v *big.Int) (quantity, error) {
 	lo := new(big.Int).And(v, new(big.Int).SetUint64(^uint64(0)))
 	return quantity{new(big.Int).Rsh(v, 64).Uint64(), lo.Uint64()}, nil
 }
+
+// apportioned splits a total that is not negative over weights that are not, by
+// largest remainder, ties to the earlier: the parts sum to the total exactly. Without
+// any weight all parts are 0.
+func apportioned(total *big.Int, weights []*big.Int) []*big.Int {
+	sum, left := new(big.Int), new(big.Int).Set(total)
+	for _, w := range weights {
+		sum.Add(sum, w)
+	}
+	parts := make([]big.Int, 2*len(weights))
+	out, rests := make([]*big.Int, len(weights)), parts[len(weights):]
+	for i := range out {
+		out[i] = &parts[i]
+	}
+	if sum.Sign() == 0 || total.Sign() == 0 {
+		return out
+	}
+	order := make([]int, len(weights))
+	var product big.Int
+	for i, w := range weights {
+		out[i].QuoRem(product.Mul(total, w), sum, &rests[i])
+		left.Sub(left, out[i])
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Or(rests[b].Cmp(&rests[a]), cmp.Compare(a, b)) })
+	for _, i := range order[:left.Int64()] {
+		out[i].Add(out[i], one)
+	}
+	return out
+}
+
+var one = big.NewInt(1)

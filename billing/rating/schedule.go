@@ -167,11 +167,16 @@ func holds(i metering.Interval, at time.Time) bool {
 // spotted fills the rate from the spot series. Locks and contracts never apply.
 func (e *engine) spotted(c *class, at time.Time, r *rate) (variant string, err error) {
 	r.key.Reference = "spot"
-	for _, s := range e.terms.spot[spotKey(c.key.sku.ID, c.key.region)] {
-		if holds(s.During, at) {
-			r.tariff = flatTariff(s.Price)
-			return "", nil
+	series := e.terms.spot[spotKey(c.key.sku.ID, c.key.region)]
+	next, _ := slices.BinarySearchFunc(series, at, func(s billing.SpotPrice, at time.Time) int {
+		if s.During.From.After(at) {
+			return 1
 		}
+		return -1
+	})
+	if next > 0 && holds(series[next-1].During, at) {
+		r.tariff = flatTariff(series[next-1].Price)
+		return "", nil
 	}
 	return "", internal("The spot series of %s in %q has no price at %s.", c.key.sku.Code, c.key.region, at.Format(time.RFC3339))
 }
