@@ -15,12 +15,12 @@ import (
 	"github.com/tranche-cloud/tranche/internal/store"
 )
 
-// UsageQuery asks for the usage of a project. A zero From is the start of the
+// UsageQuery asks for usage. A zero From is the start of the
 // running month, a zero To is now, "" for Bucket is one bucket.
 type UsageQuery struct {
 	From, To time.Time
 	Bucket   metering.Bucket
-	GroupBy  []string // of instance, sku, meter, region
+	GroupBy  []string // of project, instance, name, sku, meter, region, isolation, pricing, label:<key>
 }
 
 // UsageItem is the usage of one bucket and group. Quantity is exact; Exact has 12
@@ -33,26 +33,22 @@ type UsageItem struct {
 	Exact    money.Exact
 }
 
-// groupers is what usage can be grouped by.
-var groupers = map[string]func(u rating.Usage, region string) string{
-	"instance": func(u rating.Usage, _ string) string { return id.Instance(u.Subject.ID).String() },
-	"sku":      func(u rating.Usage, _ string) string { return u.SKU.Code },
-	"meter":    func(u rating.Usage, _ string) string { return string(u.Meter) },
-	"region":   func(_ rating.Usage, region string) string { return region },
-}
-
-// groupSeparator joins the values of a group; no value contains it.
-const groupSeparator = "\x1f"
-
 // Usage returns usage by bucket and group, priced exactly. Pages of one list show
 // one window, even if To was not given. It fails with resource.not_found for a
 // project of others, request.invalid and page_token.invalid.
-func (a *App) Usage(ctx context.Context, c Caller, project id.Project, q UsageQuery, p Page) (out List[UsageItem], err error) {
-	for _, g := range q.GroupBy {
-		if groupers[g] == nil {
-			return out, fault.New(fault.Invalid, "request.invalid", fmt.Sprintf("Usage cannot be grouped by %.32q.", g)).
-				With(fault.Field{Pointer: "group_by", Code: "enum", Detail: "instance, sku, meter or region"})
-		}
+func (a *App) Usage(ctx context.Context, c Caller, project id.Project, q UsageQuery, p Page) (List[UsageItem], error) {
+	return a.usage(ctx, c, project, q, p)
+}
+
+// OrganizationUsage is Usage over all projects of the caller's organization.
+func (a *App) OrganizationUsage(ctx context.Context, c Caller, q UsageQuery, p Page) (List[UsageItem], error) {
+	return a.usage(ctx, c, id.Project{}, q, p)
+}
+
+// usage is the usage of a project, or of all for the zero id.
+func (a *App) usage(ctx context.Context, c Caller, project id.Project, q UsageQuery, p Page) (out List[UsageItem], err error) {
+	if err := checkGroups(q.GroupBy); err != nil {
+		return out, err
 	}
 	if q.Bucket == "" {
 		q.Bucket = metering.NoBucket
@@ -61,8 +57,10 @@ func (a *App) Usage(ctx context.Context, c Caller, project id.Project, q UsageQu
 	var window metering.Interval
 	skip := 0
 	err = a.Store.InOrg(ctx, c.Org, func(t *store.OrgTx) error {
-		if _, err := t.Project(ctx, c.Org, project); err != nil {
-			return err
+		if !project.IsZero() {
+			if _, err := t.Project(ctx, c.Org, project); err != nil {
+				return err
+			}
 		}
 		now, err := t.BusinessNow(ctx)
 		if err != nil {
@@ -120,14 +118,17 @@ func usageItems(ctx context.Context, t *store.OrgTx, org id.Org, project id.Proj
 	if err != nil {
 		return nil, err
 	}
-	group := func(u rating.Usage) string {
-		values := make([]string, 0, len(by))
-		for _, g := range by {
-			values = append(values, groupers[g](u, usage.Regions[u.ID]))
-		}
-		return strings.Join(values, groupSeparator)
+	in, err := priceUsage(ctx, t, org, usage, window, now, currency)
+	if err != nil {
+		return nil, err
 	}
-	views, err := rating.Views(rating.Inputs{At: now, Currency: currency, Books: usage.Books, Usage: usage.Segments}, buckets, group)
+	group := func(u rating.Usage) string {
+		if !project.IsZero() && u.Project != project {
+			return rating.Hidden
+		}
+		return groupOf(u, by, usage.Labels)
+	}
+	views, err := rating.Views(in, buckets, group)
 	if err != nil {
 		return nil, err
 	}
@@ -141,57 +142,4 @@ func usageItems(ctx context.Context, t *store.OrgTx, org id.Org, project id.Proj
 		items = append(items, item)
 	}
 	return items, nil
-}
-
-// InstanceUsage is what an instance has used: the intervals it is billed for, the
-// last one open while it runs, and their exact cost so far.
-type InstanceUsage struct {
-	Billed []metering.Interval
-	Cost   money.Exact
-}
-
-// usageReader is what both kinds of transaction can read.
-type usageReader interface {
-	UsageOf(context.Context, id.Org, store.UsageFilter) (store.Usage, error)
-	BusinessNow(context.Context) (time.Time, error)
-}
-
-// usageOfInstances returns the usage of each instance up to the business clock's
-// now; instances without usage cost nothing in the given currency. It reads all of
-// them at once, for a page of a list.
-func usageOfInstances(ctx context.Context, t usageReader, org id.Org, currency money.Currency, instances []id.Instance) (map[id.Instance]InstanceUsage, error) {
-	out := make(map[id.Instance]InstanceUsage, len(instances))
-	for _, i := range instances {
-		out[i] = InstanceUsage{Cost: money.ZeroExact(currency)}
-	}
-	if len(instances) == 0 {
-		return out, nil
-	}
-	usage, err := t.UsageOf(ctx, org, store.UsageFilter{Instances: instances})
-	if err != nil || len(usage.Segments) == 0 {
-		return out, err
-	}
-	now, err := t.BusinessNow(ctx)
-	if err != nil {
-		return nil, err
-	}
-	bySubject := map[id.Instance][]rating.Usage{}
-	for _, u := range usage.Segments {
-		inst := id.Instance(u.Subject.ID)
-		bySubject[inst] = append(bySubject[inst], u)
-	}
-	for inst, segments := range bySubject {
-		cost, err := rating.Cost(rating.Inputs{
-			Period: metering.Interval{From: time.Unix(0, 0).UTC(), To: now}, At: now, Currency: currency, Books: usage.Books, Usage: segments,
-		})
-		if err != nil {
-			return nil, fmt.Errorf("costing %s: %w", inst, err)
-		}
-		view := InstanceUsage{Cost: cost}
-		for _, s := range segments {
-			view.Billed = append(view.Billed, s.During)
-		}
-		out[inst] = view
-	}
-	return out, nil
 }

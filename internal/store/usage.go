@@ -48,8 +48,7 @@ var forever = metering.Interval{
 // Usage is segments with the price books that price them.
 type Usage struct {
 	Segments    []rating.Usage
-	Regions     map[id.Segment]string
-	Labels      map[id.Segment]map[string]string // at the time
+	Labels      map[SegmentKey]map[string]string // at the time
 	Books       map[id.PriceBook]billing.Book
 	MaxRecorded time.Time // zero without segments
 }
@@ -75,7 +74,7 @@ func (t *tx) UsageOf(ctx context.Context, org id.Org, f UsageFilter) (Usage, err
 	if err != nil {
 		return Usage{}, err
 	}
-	out := Usage{Regions: map[id.Segment]string{}, Labels: map[id.Segment]map[string]string{}}
+	out := Usage{Labels: map[SegmentKey]map[string]string{}}
 	var books []id.PriceBook
 	for _, r := range rows {
 		if b := orZero[id.PriceBook](r.PriceBookID); !b.IsZero() && !slices.Contains(books, b) {
@@ -97,13 +96,23 @@ func (t *tx) UsageOf(ctx context.Context, org id.Org, f UsageFilter) (Usage, err
 		if err := json.Unmarshal(r.Labels, &labels); err != nil {
 			return Usage{}, fmt.Errorf("reading the labels of segment %s: %w", u.ID, err)
 		}
-		for _, piece := range pieces(u, gone[seriesKey{r.SubjectID, r.Meter}], f.Window) {
-			out.Regions[piece.ID], out.Labels[piece.ID] = r.Region, labels
-			out.Segments = append(out.Segments, piece)
+		if len(labels) > 0 {
+			out.Labels[KeyOf(u)] = labels
 		}
+		out.Segments = append(out.Segments, pieces(u, gone[seriesKey{r.SubjectID, r.Meter}], f.Window)...)
 	}
 	return out, nil
 }
+
+// SegmentKey names a segment, whatever was cut out of it.
+type SegmentKey struct {
+	Subject [16]byte
+	Meter   metering.Meter
+	Seq     int64
+}
+
+// KeyOf returns the key of a segment or of a piece of one.
+func KeyOf(u rating.Usage) SegmentKey { return SegmentKey{u.Subject.ID, u.Meter, u.Seq} }
 
 // seriesKey names a meter of a subject.
 type seriesKey struct {
