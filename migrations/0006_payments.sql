@@ -198,7 +198,8 @@ create table dunnings (
   paused_us bigint not null default 0,
   paused_since timestamptz,
   overdue_told boolean not null default false,
-  next_at timestamptz, -- business time; null: it is over
+  finished boolean not null default false, -- every step was taken
+  next_at timestamptz,                     -- business time; null: nothing is to be done
   revision bigint not null default 1,
   primary key (org_id, invoice_id),
   constraint dunnings_invoice foreign key (org_id, invoice_id) references invoices (org_id, id)

@@ -14,7 +14,9 @@ import (
 	"github.com/tranche-cloud/tranche/internal/money"
 )
 
-func amount(minor int64, code string) money.Amount { return money.NewAmount(minor, money.MustCurrency(code)) }
+func amount(minor int64, code string) money.Amount {
+	return money.NewAmount(minor, money.MustCurrency(code))
+}
 
 func parsed(t *testing.T, text, code string) money.Amount {
 	t.Helper()

@@ -80,7 +80,7 @@ begin
   where org_id = p_org and subject_id = p_subject and meter = p_meter and upper_inf(during);
   was_open := found;
   select run into ended from usage_segments where org_id = p_org and subject_id = p_subject and meter = p_meter
-    and (p_run = 0 or run = p_run) order by seq desc limit 1;
+    and (p_run = 0 or run = p_run) order by lower(during) desc limit 1;
   if found then
     perform exclude_usage(p_org, p_subject, p_meter, ended, tstzrange(p_at, null, '[)'), p_reason, null);
   end if;
@@ -259,6 +259,30 @@ CREATE FUNCTION public.month_of(at timestamp with time zone) RETURNS text
   select (extract(year from at at time zone 'UTC') * 100 + extract(month from at at time zone 'UTC'))::int::text
 $$;
 
+CREATE FUNCTION public.organizations_due(p_period text) RETURNS SETOF uuid
+    LANGUAGE sql STABLE
+    AS $$
+  with bounds as (
+    select (p_period || '-01')::timestamp at time zone 'UTC' as from_at, month_end((p_period || '-01')::timestamp at time zone 'UTC') as to_at
+  ), late as (
+    select c.org_id, max(c.n) as n from (
+      select u.org_id, u.close_no as n from usage_segments u where u.billing_period = p_period
+      union all
+      select x.org_id, greatest(x.close_no, coalesce(x.lifted_close_no, 0)) from usage_exclusions x, bounds b
+      where x.during && tstzrange(b.from_at, b.to_at, '[)')
+      union all
+      select k.org_id, 0 from contracts k join contract_terms t on t.org_id = k.org_id and t.contract_id = k.id and t.kind = 'commitment', bounds b
+      where k.cancelled_at is null and k.during && tstzrange(b.from_at, b.to_at, '[)')
+    ) c group by 1
+  )
+  select l.org_id from late l where not exists (
+    select 1 from invoices v where v.org_id = l.org_id and v.period = p_period and v.status <> 'draft' and v.as_of_close >= l.n
+      and not exists (select 1 from invoices r where r.replaces = v.id))
+  union
+  select v.org_id from invoices v, bounds b
+  where v.status = 'carried' and v.live and v.carried_by is null and v.period_from < b.from_at - interval '1 year'
+$$;
+
 CREATE FUNCTION public.quota_claims_count() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'public', 'pg_temp'
@@ -304,7 +328,7 @@ begin
         s.price_book_id);
     end if;
     s.id := uuid_v7();
-    s.seq := s.seq + 1;
+    s.seq := (select max(seq) + 1 from usage_segments where org_id = p_org and subject_id = p_subject and meter = p_meter);
     s.open_reason := 'month_seal';
     s.recorded_at := clock_timestamp();
     s.revision := 1;
@@ -644,7 +668,7 @@ CREATE TABLE public.budgets (
     key_id uuid,
     amount_minor bigint NOT NULL,
     currency text NOT NULL,
-    thresholds integer[] NOT NULL,
+    thresholds integer[] DEFAULT '{50,80,100}'::integer[] NOT NULL,
     hard boolean DEFAULT false NOT NULL,
     period text DEFAULT ''::text NOT NULL,
     spent_minor bigint DEFAULT 0 NOT NULL,
@@ -906,6 +930,7 @@ CREATE TABLE public.dunnings (
     paused_us bigint DEFAULT 0 NOT NULL,
     paused_since timestamp with time zone,
     overdue_told boolean DEFAULT false NOT NULL,
+    finished boolean DEFAULT false NOT NULL,
     next_at timestamp with time zone,
     revision bigint DEFAULT 1 NOT NULL
 );
@@ -951,6 +976,18 @@ CREATE TABLE public.gpu_costs (
     per_hour numeric(24,12) NOT NULL,
     set_by text DEFAULT ''::text NOT NULL,
     CONSTRAINT gpu_costs_amount CHECK ((per_hour >= (0)::numeric))
+);
+
+CREATE TABLE public.gpu_hours (
+    gpu_id uuid NOT NULL,
+    hour timestamp with time zone NOT NULL,
+    host_id uuid NOT NULL,
+    model text NOT NULL,
+    mode text NOT NULL,
+    observed_us bigint DEFAULT 0 NOT NULL,
+    sellable_us bigint DEFAULT 0 NOT NULL,
+    observed_at timestamp with time zone NOT NULL,
+    CONSTRAINT gpu_hours_bounds CHECK (((sellable_us >= 0) AND (sellable_us <= observed_us) AND (observed_us <= '3600000000'::bigint)))
 );
 
 CREATE TABLE public.gpu_inventories (
@@ -2277,6 +2314,9 @@ ALTER TABLE ONLY public.gpu_bindings
 ALTER TABLE ONLY public.gpu_costs
     ADD CONSTRAINT gpu_costs_pkey PRIMARY KEY (gpu_model, currency, effective_from);
 
+ALTER TABLE ONLY public.gpu_hours
+    ADD CONSTRAINT gpu_hours_pkey PRIMARY KEY (gpu_id, hour, mode);
+
 ALTER TABLE ONLY public.gpu_inventories
     ADD CONSTRAINT gpu_inventories_pkey PRIMARY KEY (hash);
 
@@ -2657,6 +2697,8 @@ CREATE INDEX dunnings_work ON public.dunnings USING btree (next_at) WHERE (next_
 
 CREATE INDEX events_by_org ON public.events USING btree (org_id, tx, id);
 
+CREATE INDEX gpu_hours_age ON public.gpu_hours USING btree (hour);
+
 CREATE INDEX gpus_by_shape ON public.gpus USING btree (cell_id, model, mode_observed);
 
 CREATE INDEX host_desired_by_host ON public.host_desired USING btree (host_id, tx, id);
@@ -2758,6 +2800,8 @@ CREATE INDEX reconciliations_day ON public.reconciliations USING btree (day);
 CREATE INDEX reservations_during ON public.reservations USING gist (org_id, during);
 
 CREATE INDEX reservations_next ON public.reservations USING btree (next_at) WHERE (next_at IS NOT NULL);
+
+CREATE INDEX run_proofs_ended ON public.run_proofs USING btree (ended_at);
 
 CREATE INDEX run_proofs_instance ON public.run_proofs USING btree (org_id, instance_id);
 
@@ -3011,6 +3055,9 @@ ALTER TABLE ONLY public.dunnings
 
 ALTER TABLE ONLY public.gpu_bindings
     ADD CONSTRAINT gpu_bindings_gpu FOREIGN KEY (gpu_id) REFERENCES public.gpus(id);
+
+ALTER TABLE ONLY public.gpu_hours
+    ADD CONSTRAINT gpu_hours_gpu FOREIGN KEY (gpu_id) REFERENCES public.gpus(id);
 
 ALTER TABLE ONLY public.gpus
     ADD CONSTRAINT gpus_cell FOREIGN KEY (cell_id) REFERENCES public.cells(id);
@@ -3735,6 +3782,8 @@ GRANT ALL ON FUNCTION public.month_end(at timestamp with time zone) TO tranche_s
 GRANT ALL ON FUNCTION public.month_of(at timestamp with time zone) TO tranche_org;
 GRANT ALL ON FUNCTION public.month_of(at timestamp with time zone) TO tranche_system;
 
+GRANT ALL ON FUNCTION public.organizations_due(p_period text) TO tranche_system;
+
 GRANT ALL ON FUNCTION public.quota_claims_count() TO tranche_org;
 GRANT ALL ON FUNCTION public.quota_claims_count() TO tranche_system;
 
@@ -3814,15 +3863,7 @@ GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.budget_alerts TO tranche_syste
 GRANT SELECT ON TABLE public.budget_alerts TO tranche_org;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.budgets TO tranche_system;
-GRANT SELECT,INSERT,DELETE ON TABLE public.budgets TO tranche_org;
-
-GRANT UPDATE(name) ON TABLE public.budgets TO tranche_org;
-
-GRANT UPDATE(amount_minor) ON TABLE public.budgets TO tranche_org;
-
-GRANT UPDATE(thresholds) ON TABLE public.budgets TO tranche_org;
-
-GRANT UPDATE(hard) ON TABLE public.budgets TO tranche_org;
+GRANT SELECT ON TABLE public.budgets TO tranche_org;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.business_clock TO tranche_system;
 GRANT SELECT ON TABLE public.business_clock TO tranche_org;
@@ -3886,6 +3927,8 @@ GRANT USAGE ON SEQUENCE public.events_id_seq TO tranche_org;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.gpu_bindings TO tranche_system;
 
 GRANT SELECT,INSERT ON TABLE public.gpu_costs TO tranche_system;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.gpu_hours TO tranche_system;
 
 GRANT SELECT,INSERT ON TABLE public.gpu_inventories TO tranche_system;
 
@@ -4188,7 +4231,9 @@ GRANT SELECT ON TABLE public.usage_checkpoints TO tranche_org;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.usage_checkpoints TO tranche_system;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.wallet_claims TO tranche_system;
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.wallet_claims TO tranche_org;
+GRANT SELECT,INSERT ON TABLE public.wallet_claims TO tranche_org;
+
+GRANT UPDATE(amount) ON TABLE public.wallet_claims TO tranche_org;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.wallets TO tranche_system;
 GRANT SELECT ON TABLE public.wallets TO tranche_org;

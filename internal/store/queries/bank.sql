@@ -2,7 +2,7 @@
 
 -- name: InsertStatementLine :execrows
 insert into statement_lines (id, account, bank_id, booked_on, amount_minor, currency, reference, payer, state, imported_by)
-values (@line_id, @account, @bank_id, @booked_on, @amount_minor, @currency, @reference, @payer, 'queued', @imported_by)
+values (@line_id, @account, @bank_id, cast(@booked_on::timestamptz as date), @amount_minor, @currency, @reference, @payer, 'queued', @imported_by)
 on conflict (account, bank_id) do nothing;
 
 -- name: StatementLineByBankID :one

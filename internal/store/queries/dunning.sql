@@ -12,7 +12,7 @@ on conflict (issuer) do update set steps = excluded.steps, updated_by = excluded
 -- Every owed document that is overdue and not in dunning yet.
 insert into dunnings (org_id, invoice_id, next_at)
 select i.org_id, i.id, biz_now() from invoices i
-where i.status = 'open' and i.kind <> 'credit_note' and i.finalized_at + interval '14 days' < biz_now()
+where i.status = 'open' and i.kind <> 'credit_note' and coalesce(i.due_on, i.finalized_at::date + 14) < biz_now()
   and not exists (select 1 from dunnings d where d.org_id = i.org_id and d.invoice_id = i.id)
   and (select coalesce(sum(p.amount_minor), 0) from ledger_postings p
     where p.org_id = i.org_id and p.document_id = i.id and p.account = 'receivable') > 0
@@ -22,7 +22,7 @@ on conflict do nothing;
 -- name: RestartDunnings :execrows
 -- Owed again, after a lost dispute or a refund.
 update dunnings d set next_at = biz_now(), revision = revision + 1
-where d.next_at is null and d.steps_done < @last_step::integer
+where d.next_at is null and not d.finished
   and (select coalesce(sum(p.amount_minor), 0) from ledger_postings p
     where p.org_id = d.org_id and p.document_id = d.invoice_id and p.account = 'receivable') > 0;
 
@@ -31,7 +31,7 @@ select d.org_id, d.invoice_id from dunnings d where d.next_at <= biz_now() order
 
 -- name: DunningForUpdate :one
 select d.org_id, d.invoice_id, d.steps_done, d.paused_us, d.paused_since, d.overdue_told, d.next_at,
-  cast((i.finalized_at at time zone 'UTC')::date + 14 as date)::timestamptz as due_on, ''::text as issuer,
+  coalesce(i.due_on, i.finalized_at::date + 14)::timestamptz as due_on, i.issuer,
   exists (select 1 from payment_allocations l join payment_disputes x on x.org_id = l.org_id and x.payment_id = l.payment_id
     where l.org_id = d.org_id and l.invoice_id = d.invoice_id and x.state = 'open') as disputed
 from dunnings d join invoices i on i.org_id = d.org_id and i.id = d.invoice_id
@@ -39,7 +39,7 @@ where d.org_id = @org_id and d.invoice_id = @invoice_id for no key update of d;
 
 -- name: SaveDunning :exec
 update dunnings set steps_done = @steps_done, paused_us = @paused_us, paused_since = sqlc.narg('paused_since')::timestamptz,
-  overdue_told = true, next_at = sqlc.narg('next_at')::timestamptz, revision = revision + 1
+  overdue_told = true, next_at = sqlc.narg('next_at')::timestamptz, finished = @finished, revision = revision + 1
 where org_id = @org_id and invoice_id = @invoice_id;
 
 -- name: WakeDunnings :exec
@@ -59,5 +59,9 @@ update billing_holds set stopped_at = biz_now() where org_id = @org_id and invoi
 delete from billing_holds where org_id = @org_id and invoice_id = @invoice_id;
 
 -- name: HoldOf :one
-select count(*)::integer as holds, (min(i.number))::text as number from billing_holds h
+select count(*)::integer as holds, coalesce(min(i.number), '')::text as number from billing_holds h
 join invoices i on i.org_id = h.org_id and i.id = h.invoice_id where h.org_id = @org_id;
+
+-- name: StopsDue :many
+-- Holds whose notice has run out and whose organization was not stopped.
+select org_id, invoice_id from billing_holds where stop_at <= biz_now() and stopped_at is null order by stop_at limit @size;
