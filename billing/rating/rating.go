@@ -4,6 +4,12 @@
 // says what a state of an instance costs. All are pure and ignore the order of
 // their input.
 //
+// An engine cuts segments into charges: parts with one price. Reservations cover
+// first, free quotas next, tiers price what is left (pooled), and discounts are part
+// of a rate. A bill sums charges into lines and derives minimum charges and caps from
+// them; a purse applies what is agreed about the month's money. Views and traces are
+// other sums of the same charges.
+//
 // It does not own prices and terms (billing), documents (billing.Invoice), when a
 // meter runs (internal/metering) or tax. Quantities are unit·microseconds.
 package rating
