@@ -24,14 +24,17 @@ func openMonths(now time.Time) []metering.Interval {
 }
 
 // bill is what an organization's month comes to at an instant: the document that it
-// would become, not stored.
+// would become, before advances are deducted, not stored.
 func (a *App) bill(ctx context.Context, t *store.SystemTx, org id.Org, month metering.Interval, at time.Time) (billing.Invoice, error) {
 	if month.To.Before(at) {
 		at = month.To
 	}
 	v, _, err := a.compose(ctx, t, org, month, at)
+	if err != nil {
+		return billing.Invoice{}, err
+	}
 	v.State = billing.Preview
-	return v, err
+	return v.BeforeAdvances()
 }
 
 // AccrueAll posts for every organization what its usage up to the last midnight
@@ -139,11 +142,14 @@ func (a *App) ExpireGrants(ctx context.Context) error {
 // lapseOf books the expired grants of one organization.
 func (a *App) lapseOf(ctx context.Context, org id.Org) error {
 	return a.Store.InSystem(ctx, "lapse grants", func(t *store.SystemTx) error {
+		grants, err := t.ExpiredGrantsOf(ctx, org)
+		if err != nil || len(grants) == 0 {
+			return err
+		}
 		if _, err := t.LockWallet(ctx, org); err != nil {
 			return err
 		}
-		grants, err := t.ExpiredGrantsOf(ctx, org)
-		if err != nil {
+		if grants, err = t.ExpiredGrantsOf(ctx, org); err != nil { // what nobody else booked meanwhile
 			return err
 		}
 		for _, g := range grants {

@@ -23,6 +23,9 @@ type admission struct {
 // stop. Organizations without wallet and budgets pass.
 func (a *App) admitStart(ctx context.Context, t *store.OrgTx, c Caller, p id.Project, i id.Instance, perHour money.Price) (admission, error) {
 	out := admission{claim: store.WalletClaim{Instance: i, Project: p, Key: c.Key}}
+	if err := mayStart(ctx, t); err != nil {
+		return out, err
+	}
 	w, there, err := t.LockOwnWallet(ctx)
 	if err != nil || !there {
 		return out, err

@@ -98,6 +98,10 @@ func usePromos(ctx context.Context, t *store.SystemTx, v billing.Invoice, at tim
 	if err != nil {
 		return err
 	}
+	f := fundedBy(v)
+	if len(uses) == 0 {
+		return endHolds(ctx, t, v.Org, f)
+	}
 	grants := make([]id.Grant, len(uses))
 	for i, u := range uses {
 		grants[i] = u.Grant
@@ -112,14 +116,18 @@ func usePromos(ctx context.Context, t *store.SystemTx, v billing.Invoice, at tim
 			return fault.New(fault.Conflict, "state.conflict", "A promotional grant was used up while the invoice was made.").Suggest("Run it again.")
 		}
 	}
-	f := fundedBy(v)
 	if err := t.MoveGrants(ctx, v.Org, wallet.Promo, f, store.UseInvoice, at, uses); err != nil {
 		return err
 	}
+	return endHolds(ctx, t, v.Org, f)
+}
+
+// endHolds ends what a month took of grants until it had its document.
+func endHolds(ctx context.Context, t *store.SystemTx, org id.Org, f store.FundedPeriod) error {
 	if f.CloseNo != 0 {
 		return nil
 	}
-	return t.SetHolds(ctx, v.Org, f.Period, nil)
+	return t.SetHolds(ctx, org, f.Period, nil)
 }
 
 // burn moves prepaid lots so that they cover a document's total as far as they
@@ -194,7 +202,7 @@ func carryFunding(ctx context.Context, t *store.SystemTx, v billing.Invoice) err
 	return t.LookAtWalletSoon(ctx, v.Org)
 }
 
-// Returned is how a credit note gives money back.
+// returnOrder is how a credit note gives money back.
 type returnOrder struct {
 	original billing.Invoice
 	note     billing.Invoice // amounts negative
@@ -242,6 +250,17 @@ func returnFunding(ctx context.Context, t *store.SystemTx, o returnOrder) (ledge
 		out.Promo = money.NewAmount(promo, v.Currency)
 	}
 	return out, t.LookAtWalletSoon(ctx, v.Org)
+}
+
+// returnAdvances gives the lots back what a document deducted as advances (gross),
+// when it is cancelled. The wallet is locked.
+func returnAdvances(ctx context.Context, t *store.SystemTx, v billing.Invoice, gross money.Amount) error {
+	at, err := t.BusinessNow(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = returnUses(ctx, t, v, wallet.Prepaid, gross.Minor(), at)
+	return err
 }
 
 // returnUses gives up to most (negative: all) of what a document used of a kind of

@@ -168,7 +168,7 @@ func TestInvoiceIsPaidFromTheWallet(t *testing.T) {
 	require.Equal(t, 1, b.count(t, `select count(*) from ledger_journals where kind = 'accrual'`), "once a day, and nothing new")
 
 	b.setClock(t, november.AddDate(0, 1, 2))
-	_, err := b.CreateInvoiceRun(t.Context(), b.operator, "2026-11")
+	_, err := b.InvoiceOrganization(t.Context(), c.Org, "2026-11")
 	require.NoError(t, err)
 	require.Equal(t, map[ledger.Account]int64{ledger.Bank: 300, ledger.Receivable: 190, ledger.Revenue: -490}, b.balances(t, c.Org))
 	b.rebuilt(t)
@@ -191,7 +191,7 @@ func TestB41OneCreditOnTwoInvoices(t *testing.T) {
 	errs := make(chan error, 2)
 	for _, period := range []string{"2026-11", "2026-12"} {
 		go func() {
-			_, err := b.CreateInvoiceRun(t.Context(), b.operator, period)
+			_, err := b.InvoiceOrganization(t.Context(), c.Org, period)
 			errs <- err
 		}()
 	}
@@ -221,7 +221,7 @@ func TestWalletsUnderACrowd(t *testing.T) {
 		if n != 3 {
 			return b.AccrueAll(t.Context())
 		}
-		_, err := b.CreateInvoiceRun(t.Context(), b.operator, "2026-11")
+		_, err := b.InvoiceOrganization(t.Context(), c.Org, "2026-11")
 		return err
 	})
 	require.Equal(t, 4, b.count(t, `select count(*) from credit_grants`))

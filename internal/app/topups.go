@@ -43,8 +43,9 @@ func (a *App) considerTopUp(ctx context.Context, t *store.SystemTx, k *tick) err
 
 // orderTopUps hands ordered top-ups to the provider, each until it takes it.
 func (a *App) orderTopUps(ctx context.Context) error {
-	if a.TopUps == nil {
-		return nil
+	provider := a.TopUps
+	if provider == nil {
+		provider = a
 	}
 	var pending []store.TopUp
 	err := a.Store.InSystem(ctx, "look for top-ups to order", func(t *store.SystemTx) (err error) {
@@ -52,7 +53,7 @@ func (a *App) orderTopUps(ctx context.Context) error {
 		return err
 	})
 	for _, u := range pending {
-		failed := a.TopUps.ChargeTopUp(ctx, u.Org, u.ID, u.Amount)
+		failed := provider.ChargeTopUp(ctx, u.Org, u.ID, u.Amount)
 		if failed == nil {
 			failed = a.Store.InSystem(ctx, "note an ordered top-up", func(t *store.SystemTx) error {
 				_, err := t.MarkTopUp(ctx, u.Org, u.ID, "ordered")
