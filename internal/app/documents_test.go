@@ -436,7 +436,7 @@ func TestFourEyesOnCreditNotes(t *testing.T) {
 	c := b.tenant(t, "acme", quota.Limits{})
 	b.used(t, c, "one", 10*time.Hour)
 	v := b.invoiced(t, c)[0]
-	b.exec(t, `insert into approval_rules (kind, currency, above_minor, set_by) values ('credit_note', 'USD', 200, 'test')`)
+	b.exec(t, `insert into approval_rules (kind, currency, above_minor, updated_by) values ('credit_note', 'USD', 200, 'test')`)
 	_, err := b.credit(t, c, v.ID, app.CreditRequest{Net: usdAmount(200)})
 	require.NoError(t, err, "up to the limit")
 	_, err = b.credit(t, c, v.ID, app.CreditRequest{Net: usdAmount(201)})

@@ -28,6 +28,9 @@ const (
 // resource.not_found for an unknown run, and with fault.Unavailable when trying again
 // later may help.
 func (a *App) AdvanceInvoiceRun(ctx context.Context, run id.Request) (Outcome, error) {
+	if _, err := a.SealDue(ctx); err != nil {
+		return Outcome{}, err
+	}
 	var period string
 	var targets []store.RunTarget
 	running := false

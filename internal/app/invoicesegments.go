@@ -22,6 +22,7 @@ type LineSegment struct {
 	From, To time.Time
 	Units    int64
 	Quantity *big.Int // Units × microseconds; of egress, bytes
+	Unit     string   // of Quantity, gpu_us
 }
 
 // key orders segments within a line and names one of a page.
@@ -77,6 +78,7 @@ func (a *App) lineSegments(ctx context.Context, t *store.OrgTx, v billing.Invoic
 		sum.Add(sum, u.Quantity)
 		out = append(out, LineSegment{
 			Subject: u.Subject, Name: u.SubjectName, Segment: u.Segment, From: u.During.From, To: u.During.To, Units: u.Units, Quantity: u.Quantity,
+			Unit: l.QuantityUnit,
 		})
 	}
 	if sum.Cmp(l.Quantity) != 0 {

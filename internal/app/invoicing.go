@@ -78,7 +78,10 @@ func (a *App) invoiceOnce(ctx context.Context, org id.Org, window metering.Inter
 	var p plan
 	var billed bool
 	err := a.Store.InSystem(ctx, "draft an invoice", func(t *store.SystemTx) (err error) {
-		if err := a.ready(ctx, t, org, window); err != nil {
+		if err := a.ready(ctx, t, window); err != nil {
+			return err
+		}
+		if err := notParked(ctx, t, org, window); err != nil {
 			return err
 		}
 		p, billed, err = a.draft(ctx, t, org, window, all)
@@ -98,8 +101,18 @@ func (a *App) invoiceOnce(ctx context.Context, org id.Org, window metering.Inter
 	return a.Store.InSystem(ctx, "finalize an invoice", func(t *store.SystemTx) error { return a.finalize(ctx, t, p) })
 }
 
-// ready refuses a month that is not over, or an organization that is held back.
-func (a *App) ready(ctx context.Context, t *store.SystemTx, org id.Org, window metering.Interval) error {
+// notParked refuses an organization that an open discrepancy holds back.
+func notParked(ctx context.Context, t *store.SystemTx, org id.Org, window metering.Interval) error {
+	parked, err := t.Parked(ctx, org, metering.PeriodOf(window.From))
+	if err != nil || !parked {
+		return err
+	}
+	return fault.New(fault.Conflict, "billing.parked", "A discrepancy of the organization's usage is open.").
+		Suggest("Resolve it, or wait until the fifth day: then the undisputed part is invoiced.")
+}
+
+// ready refuses a month that is not over with its grace.
+func (a *App) ready(ctx context.Context, t *store.SystemTx, window metering.Interval) error {
 	now, err := t.BusinessNow(ctx)
 	if err != nil {
 		return err

@@ -35,12 +35,18 @@ func (t *SystemTx) BeginInvoiceRun(ctx context.Context, run id.Request, period, 
 		return id.Request{}, false, mapError(err)
 	}
 	if err := t.InsertInvoiceRun(ctx, run, period, by); err != nil {
-		return id.Request{}, false, err
+		return id.Request{}, false, err // two at once: the second one tries again and finds the first
 	}
 	if _, err := t.q.InsertRunTargets(ctx, t.raw, uuid.UUID(run), period); err != nil {
 		return id.Request{}, false, mapError(err)
 	}
 	return run, true, t.AppendOutbox(ctx, OutboxInvoiceRun, run.String(), "begun")
+}
+
+// AnyOrganizationDue reports whether a month still owes anybody a document.
+func (t *SystemTx) AnyOrganizationDue(ctx context.Context, period string) (bool, error) {
+	due, err := t.q.AnyOrganizationDue(ctx, t.raw, period)
+	return due, mapError(err)
 }
 
 // InvoiceRunPeriod reads the period of a run and whether it is still running. It

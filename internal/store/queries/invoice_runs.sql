@@ -1,16 +1,12 @@
 -- Invoice runs: what is left to do, and what became of it.
 
 -- name: InsertRunTargets :execrows
--- Every organization with usage of the period, or an agreed least amount in it, that no
--- document of its close has billed yet.
 insert into invoice_run_targets (run_id, org_id)
-select @run_id, o.id from organizations o
-where exists (
-  select 1 from usage_segments u
-  where u.org_id = o.id and u.billing_period = @period and not exists (
-    select 1 from invoices v
-    where v.org_id = u.org_id and v.period = @period and v.close_no = u.close_no and v.live and v.kind = 'usage' and v.status <> 'draft'))
+select @run_id, o.id from organizations o where o.id in (select organizations_due(@period::text))
 on conflict do nothing;
+
+-- name: AnyOrganizationDue :one
+select exists(select organizations_due(@period::text));
 
 -- name: RunningInvoiceRun :one
 select id from invoice_runs where period = @period and status = 'running';

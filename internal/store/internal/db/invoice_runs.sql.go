@@ -12,6 +12,17 @@ import (
 	"github.com/google/uuid"
 )
 
+const anyOrganizationDue = `-- name: AnyOrganizationDue :one
+select exists(select organizations_due($1::text))
+`
+
+func (q *Queries) AnyOrganizationDue(ctx context.Context, db DBTX, period string) (bool, error) {
+	row := db.QueryRow(ctx, anyOrganizationDue, period)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
 const finishInvoiceRun = `-- name: FinishInvoiceRun :execrows
 update invoice_runs set status = $1, finished_at = biz_now(), result = $2, next_wake_at = null
 where id = $3 and status = 'running'
@@ -50,18 +61,11 @@ func (q *Queries) FirstFailedRunTarget(ctx context.Context, db DBTX, runID uuid.
 const insertRunTargets = `-- name: InsertRunTargets :execrows
 
 insert into invoice_run_targets (run_id, org_id)
-select $1, o.id from organizations o
-where exists (
-  select 1 from usage_segments u
-  where u.org_id = o.id and u.billing_period = $2 and not exists (
-    select 1 from invoices v
-    where v.org_id = u.org_id and v.period = $2 and v.close_no = u.close_no and v.live and v.kind = 'usage' and v.status <> 'draft'))
+select $1, o.id from organizations o where o.id in (select organizations_due($2::text))
 on conflict do nothing
 `
 
 // Invoice runs: what is left to do, and what became of it.
-// Every organization with usage of the period, or an agreed least amount in it, that no
-// document of its close has billed yet.
 func (q *Queries) InsertRunTargets(ctx context.Context, db DBTX, runID uuid.UUID, period string) (int64, error) {
 	result, err := db.Exec(ctx, insertRunTargets, runID, period)
 	if err != nil {

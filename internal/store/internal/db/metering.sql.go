@@ -280,6 +280,44 @@ func (q *Queries) GPUHoursOf(ctx context.Context, db DBTX, fromAt time.Time, toA
 	return items, nil
 }
 
+const hostsOfUsage = `-- name: HostsOfUsage :many
+select u.subject_id, u.meter, u.seq, a.host_id
+from usage_segments u join assignments a on a.org_id = u.org_id and a.id = u.assignment_id
+where u.org_id = $1 and u.billing_period = $2
+`
+
+type HostsOfUsageRow struct {
+	SubjectID uuid.UUID
+	Meter     string
+	Seq       int64
+	HostID    uuid.UUID
+}
+
+func (q *Queries) HostsOfUsage(ctx context.Context, db DBTX, orgID uuid.UUID, period string) ([]HostsOfUsageRow, error) {
+	rows, err := db.Query(ctx, hostsOfUsage, orgID, period)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []HostsOfUsageRow
+	for rows.Next() {
+		var i HostsOfUsageRow
+		if err := rows.Scan(
+			&i.SubjectID,
+			&i.Meter,
+			&i.Seq,
+			&i.HostID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const lastReconciledDay = `-- name: LastReconciledDay :one
 select coalesce(max(day), timestamptz 'epoch')::timestamptz from reconciliations
 `
@@ -442,6 +480,37 @@ func (q *Queries) OpenDiscrepancy(ctx context.Context, db DBTX, arg OpenDiscrepa
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const organizationsUsing = `-- name: OrganizationsUsing :many
+select b.org_id, b.currency from billing_accounts b
+where exists (select 1 from usage_segments u where u.org_id = b.org_id and u.billing_period = $1) order by b.org_id
+`
+
+type OrganizationsUsingRow struct {
+	OrgID    uuid.UUID
+	Currency string
+}
+
+// Who has usage in a month, by the accounts there are.
+func (q *Queries) OrganizationsUsing(ctx context.Context, db DBTX, period string) ([]OrganizationsUsingRow, error) {
+	rows, err := db.Query(ctx, organizationsUsing, period)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []OrganizationsUsingRow
+	for rows.Next() {
+		var i OrganizationsUsingRow
+		if err := rows.Scan(&i.OrgID, &i.Currency); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const provenOfDay = `-- name: ProvenOfDay :many
