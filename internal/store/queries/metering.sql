@@ -160,3 +160,13 @@ select count(*)::bigint from discrepancies where org_id = @org_id and billing_pe
 
 -- name: BusinessScale :one
 select scale from business_clock;
+
+-- name: HostsOfUsage :many
+select u.subject_id, u.meter, u.seq, a.host_id
+from usage_segments u join assignments a on a.org_id = u.org_id and a.id = u.assignment_id
+where u.org_id = @org_id and u.billing_period = @period;
+
+-- name: OrganizationsUsing :many
+-- Who has usage in a month, by the accounts there are.
+select b.org_id, b.currency from billing_accounts b
+where exists (select 1 from usage_segments u where u.org_id = b.org_id and u.billing_period = @period) order by b.org_id;
