@@ -23,6 +23,7 @@ func (w *Worker) loops(ctx context.Context) error {
 		}},
 		{"liveness", 2 * time.Second, w.App.WatchLiveness},
 		{"tidy", 10 * time.Minute, w.App.Tidy},
+		{"reservations", 5 * time.Second, w.App.ProgressReservations},
 		{"seal", 5 * time.Second, func(ctx context.Context) error {
 			_, err := w.App.SealDue(ctx)
 			return err
@@ -32,10 +33,9 @@ func (w *Worker) loops(ctx context.Context) error {
 		{"burn down", time.Second, w.App.BurnDown},
 		{"accrual", time.Minute, w.App.AccrueAll},
 		{"grant expiry", time.Minute, w.App.ExpireGrants},
-		{"seal", 5 * time.Second, func(ctx context.Context) error {
-			_, err := w.App.SealDue(ctx)
-			return err
-		}},
+		{"collection", 10 * time.Second, w.App.CollectPayments},
+		{"provider events", 5 * time.Second, w.App.ProcessProviderEvents},
+		{"dunning", time.Minute, w.App.RunDunning},
 	} {
 		jobs = append(jobs, func(ctx context.Context) error { return w.loop(ctx, l.name, l.every, l.do) })
 	}

@@ -108,6 +108,7 @@ const (
 // agreements is what both kinds of transaction know of what an organization agreed.
 type agreements interface {
 	skusOf
+	usageReader
 	Organization(context.Context, id.Org) (org.Organization, error)
 	Project(context.Context, id.Org, id.Project) (org.Project, error)
 	BookAssignments(context.Context, id.Org) ([]store.BookAssignment, error)
@@ -120,9 +121,7 @@ type agreements interface {
 	OffersOfOrg(context.Context, id.Org, store.OfferFilter) ([]store.PricedOffer, error)
 	OfferEnabled(context.Context, string) (bool, error)
 	SeriesOfOffer(context.Context, string) ([16]byte, string, error)
-	TermsOf(context.Context, id.Org, metering.Interval, time.Time) (billing.Terms, error)
 	SpotPrices(context.Context, string, [16]byte, money.Currency, metering.Interval) ([]billing.SpotPrice, error)
-	BusinessNow(context.Context) (time.Time, error)
 	Audit(context.Context, store.AuditRow) error
 }
 

@@ -15,25 +15,37 @@ import (
 // TermsOf reads what an organization agreed beside its price book, as far as it
 // touches a closed period: contracts, reservations, the starts that ended in it (if
 // there is a minimum) and the spot series it used. What was cancelled by then is
-// left out. Promos are not here (PromosOf), nor is a notice-free time.
+// left out. It is one statement where nothing was agreed. Promos are not here (PromosOf), nor is a notice-free time.
 func (t *tx) TermsOf(ctx context.Context, org id.Org, period metering.Interval, _ time.Time) (billing.Terms, error) {
-	terms, err := t.contractTerms(ctx, db.ContractTermsParams{
-		OrgID: uuid.UUID(org), ContractIds: []uuid.UUID{}, FromAt: &period.From, ToAt: &period.To,
-	})
-	if err != nil {
-		return billing.Terms{}, err
-	}
 	var out billing.Terms
-	for _, term := range terms {
-		addTerm(&out, term)
+	has, err := t.q.AgreedKinds(ctx, t.raw, db.AgreedKindsParams{OrgID: uuid.UUID(org), FromAt: period.From, ToAt: period.To})
+	if err != nil {
+		return out, mapError(err)
 	}
-	if out.Reservations, err = t.reservedCapacity(ctx, org, period); err != nil {
-		return billing.Terms{}, err
+	if has.Contracts {
+		terms, err := t.contractTerms(ctx, db.ContractTermsParams{
+			OrgID: uuid.UUID(org), ContractIds: []uuid.UUID{}, FromAt: &period.From, ToAt: &period.To,
+		})
+		if err != nil {
+			return out, err
+		}
+		for _, term := range terms {
+			addTerm(&out, term)
+		}
 	}
-	if out.SpotSeries, err = t.spotOfUsage(ctx, org, period); err != nil || len(out.Minimums) == 0 {
-		return out, err
+	if has.Reservations {
+		if out.Reservations, err = t.reservedCapacity(ctx, org, period); err != nil {
+			return out, err
+		}
 	}
-	out.Starts, err = t.endedStarts(ctx, org, period)
+	if has.Spot {
+		if out.SpotSeries, err = t.spotOfUsage(ctx, org, period); err != nil {
+			return out, err
+		}
+	}
+	if len(out.Minimums) > 0 {
+		out.Starts, err = t.endedStarts(ctx, org, period)
+	}
 	return out, err
 }
 

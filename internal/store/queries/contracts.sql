@@ -61,6 +61,16 @@ select contract_id, no, coalesce(up_to::text, '')::text as up_to, amount::text a
 from contract_steps where org_id = @org_id and contract_id = any(@contract_ids::uuid[])
 order by contract_id, no, step;
 
+-- name: AgreedKinds :one
+-- What there is to read of a window: most organizations agreed nothing.
+select
+  exists (select 1 from contract_terms t where t.org_id = @org_id and t.cancelled_at is null
+    and t.during && tstzrange(@from_at::timestamptz, @to_at::timestamptz, '[)'))::boolean as contracts,
+  exists (select 1 from reservations r where r.org_id = @org_id and r.cancelled_at is null
+    and r.during && tstzrange(@from_at::timestamptz, @to_at::timestamptz, '[)'))::boolean as reservations,
+  exists (select 1 from usage_segments u where u.org_id = @org_id and u.pricing_kind = 'spot'
+    and u.during && tstzrange(@from_at::timestamptz, @to_at::timestamptz, '[)'))::boolean as spot;
+
 -- name: EndedStarts :many
 -- Starts of the gpu meter whose last segment ends inside the period, with the time
 -- they had in earlier months and who ended them. What a month's seal closed goes on,
