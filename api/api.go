@@ -98,7 +98,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.readyz(w, r)
 		return
 	}
-	c := &call{id: id.New[id.Request](), started: a.config.Clock.Now()}
+	c := &call{id: id.New[id.Request](), started: a.config.Clock.Now(), header: r.Header}
 	out := &answer{ResponseWriter: w}
 	a.metrics.inFlight.Add(1)
 	defer a.finish(c, out, r)

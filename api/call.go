@@ -23,6 +23,7 @@ type call struct {
 	path      string        // the full path with ids, `-` resolved
 	query     url.Values
 	key       string // idempotency key; empty: none
+	header    http.Header
 	body      []byte
 	value     any // the parsed body
 }

@@ -104,11 +104,42 @@ func (h *Handlers) lookups() map[string]lookup {
 			_, err := h.app.GetHost(ctx, c, host)
 			return err
 		}),
+		"contract": func(ctx context.Context, c app.Caller, text string, params map[string]string) error {
+			o, which, err := parse2[id.Org, id.Contract](ownerIn(c, params), text)
+			if err == nil {
+				_, err = h.app.GetContract(ctx, c, o, which)
+			}
+			return err
+		},
+		"reservation": func(ctx context.Context, c app.Caller, text string, params map[string]string) error {
+			o, which, err := parse2[id.Org, id.Reservation](ownerIn(c, params), text)
+			if err == nil {
+				_, err = h.app.GetReservation(ctx, c, o, which)
+			}
+			return err
+		},
+		"budget": by(func(ctx context.Context, c app.Caller, b id.Budget) error {
+			_, err := h.app.GetBudget(ctx, c, c.Org, b)
+			return err
+		}),
+		"approval": by(func(ctx context.Context, c app.Caller, a id.Approval) error {
+			_, err := h.app.GetApproval(ctx, c, a)
+			return err
+		}),
 		"price_book": by(func(ctx context.Context, c app.Caller, b id.PriceBook) error {
 			_, err := h.app.GetPriceBook(ctx, c, b)
 			return err
 		}),
 	}
+}
+
+// ownerIn is whose the last id of a path is: of the organization that the path names,
+// or of the caller's.
+func ownerIn(c app.Caller, params map[string]string) string {
+	if o, ok := params["organization"]; ok {
+		return o
+	}
+	return c.Org.String()
 }
 
 // by makes a lookup of one that takes the parsed id.

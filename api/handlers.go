@@ -19,14 +19,12 @@ type Handlers struct {
 	app   *app.App
 	pages *page.Sealer
 	keys  wire.JwkSet
-	// runs holds the one invoice run that is at work.
-	runs chan struct{}
 }
 
 // NewHandlers returns the product's handlers. Keys are the public keys that
 // sign access tokens, as clients shall see them.
 func NewHandlers(a *app.App, pages *page.Sealer, keys wire.JwkSet) *Handlers {
-	return &Handlers{app: a, pages: pages, keys: keys, runs: make(chan struct{}, 1)}
+	return &Handlers{app: a, pages: pages, keys: keys}
 }
 
 func caller(ctx context.Context) app.Caller {

@@ -5,13 +5,13 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math/big"
-	"net/http"
 	"strconv"
 
 	"github.com/oapi-codegen/nullable"
 
 	"github.com/tranche-cloud/tranche/billing"
-	"github.com/tranche-cloud/tranche/billing/render"
+	"github.com/tranche-cloud/tranche/internal/app"
+	"github.com/tranche-cloud/tranche/internal/auth"
 	"github.com/tranche-cloud/tranche/internal/id"
 	"github.com/tranche-cloud/tranche/internal/metering"
 	"github.com/tranche-cloud/tranche/openapi/wire"
@@ -32,7 +32,10 @@ func (h *Handlers) ListInvoices(ctx context.Context, req ListInvoicesRequestObje
 	if err != nil {
 		return nil, err
 	}
-	l, err := h.app.ListInvoices(ctx, caller(ctx), p)
+	f := app.InvoiceFilter{
+		Kind: billing.Kind(value(req.Params.Kind)), Label: string(value(req.Params.Status)), Period: value(req.Params.Period),
+	}
+	l, err := h.app.ListInvoices(ctx, caller(ctx), f, p)
 	if err != nil {
 		return nil, err
 	}
@@ -58,16 +61,18 @@ func (h *Handlers) invoice(ctx context.Context, text string) (billing.Invoice, e
 }
 
 func invoiceOf(v billing.Invoice) wire.Invoice {
-	finalized := timeOrNull(&v.FinalizedAt)
 	out := wire.Invoice{
-		Id: textOrNull(v.ID.String()), Number: textOrNull(v.Number), Status: wire.InvoiceStatus(v.State),
+		Id: textOrNull(v.ID.String()), Number: textOrNull(v.Number), Status: wire.InvoiceStatus(v.Label()), Kind: kindOf(v),
 		Period: periodOf(v.Period), Currency: v.Currency.Code(), Seller: partyOf(v.Seller), Buyer: partyOf(v.Buyer),
+		Issuer: textOrNull(v.Issuer), Locale: textOrNull(v.Locale), Corrects: documentRefOf(v.Corrects), Replaces: documentRefOf(v.Replaces),
+		Reason: textOrNull(v.Reason), TaxPoint: timeOrNull(&v.TaxPoint), DueOn: dateOrNull(v.DueOn), CloseNo: int32(v.CloseNo),
 		Lines: make([]wire.InvoiceLine, len(v.Lines)), Taxes: make([]wire.InvoiceTax, len(v.Taxes)),
-		Subtotal: moneyOf(v.Subtotal), Total: moneyOf(v.Total), Due: moneyOf(v.Due),
-		ContentHash: hex.EncodeToString(v.ContentHash[:]), FinalizedAt: finalized, Simulated: v.Simulated(),
+		Subtotal: moneyOf(v.Subtotal), Total: moneyOf(v.Total), Due: moneyOf(v.Due), Settlement: settlementOf(v),
+		Notes: texts(v.Notes), Original: originalRefOf(v.Original),
+		ContentHash: hex.EncodeToString(v.ContentHash[:]), FinalizedAt: timeOrNull(&v.FinalizedAt), Simulated: v.Simulated(),
 	}
 	for i, l := range v.Lines {
-		out.Lines[i] = invoiceLineOf(l, v.State)
+		out.Lines[i] = invoiceLineOf(v, l)
 	}
 	for i, t := range v.Taxes {
 		out.Taxes[i] = wire.InvoiceTax{
@@ -77,30 +82,90 @@ func invoiceOf(v billing.Invoice) wire.Invoice {
 	return out
 }
 
+// kindOf reads a document without a kind as what it always was.
+func kindOf(v billing.Invoice) wire.InvoiceKind {
+	if v.Kind == "" {
+		return wire.InvoiceKindUsage
+	}
+	return wire.InvoiceKind(v.Kind)
+}
+
+func documentRefOf(r *billing.DocumentRef) nullable.Nullable[wire.DocumentRef] {
+	if r == nil {
+		return nullable.NewNullNullable[wire.DocumentRef]()
+	}
+	return nullable.NewNullableWithValue(wire.DocumentRef{Invoice: r.ID.String(), Number: r.Number, IssuedAt: timeOrNull(&r.Issued)})
+}
+
+func settlementOf(v billing.Invoice) wire.Settlement {
+	s := v.Settlement
+	return wire.Settlement{
+		Prepaid: moneyIn(s.Prepaid, v.Currency), Paid: moneyIn(s.Paid, v.Currency),
+		Credited: moneyIn(s.Credited, v.Currency), WrittenOff: moneyIn(s.WrittenOff, v.Currency),
+	}
+}
+
+func originalRefOf(o *billing.Original) nullable.Nullable[wire.OriginalRef] {
+	if o == nil {
+		return nullable.NewNullNullable[wire.OriginalRef]()
+	}
+	return nullable.NewNullableWithValue(wire.OriginalRef{
+		MediaType: o.MediaType, Sha256: hex.EncodeToString(o.SHA256[:]), Size: int32(o.Size),
+	})
+}
+
 // invoiceLineOf shows the amount before its rounding in a preview only: a document
 // promises no more than its minor units.
-func invoiceLineOf(l billing.Line, state billing.State) wire.InvoiceLine {
+func invoiceLineOf(v billing.Invoice, l billing.Line) wire.InvoiceLine {
 	out := wire.InvoiceLine{
-		Id: nullable.NewNullNullable[string](), Description: l.Description, Project: l.Key.Project.String(),
-		Meter: string(l.Key.Meter), Sku: l.SKUCode,
-		Isolation: wire.Isolation{Gpu: wire.GpuIsolation(l.Key.IsolationGPU), Host: wire.HostIsolation(l.Key.IsolationHost)},
-		Quantity:  wire.Quantity{Value: l.Quantity.String(), Unit: l.QuantityUnit},
-		UnitPrice: priceOf(l.UnitPrice), Amount: moneyOf(l.Amount), TaxCategory: l.Key.TaxCategory,
+		Id: nullable.NewNullNullable[string](), Description: l.Description, Project: l.Key.Project.String(), Component: componentOf(l),
+		Meter: string(l.Key.Meter), Sku: l.SKUCode, Reference: textOrNull(l.Key.Reference), Pricing: orNull[wire.PricingKind](nil),
+		Tier: int32(l.Key.Tier), PricedUnit: textOrNull(l.PricedUnit), Packages: orNull(orAbsent(l.Packages)),
+		Discounts: each(l.Discounts, func(d billing.Discount) wire.LineDiscount {
+			return wire.LineDiscount{Name: d.Name, Rate: rateOf(d.PPM)}
+		}),
+		Quantity: wire.Quantity{Value: l.Quantity.String(), Unit: l.QuantityUnit}, UnitPrice: priceOf(l.UnitPrice), Amount: moneyOf(l.Amount),
+		TaxCategory: l.Key.TaxCategory, TaxRate: rateOf(l.TaxRatePPM), During: orNull[wire.Period](nil), Corrects: orNull[wire.LineRef](nil),
 		SubjectsUrl: nullable.NewNullNullable[string](), Simulated: l.Simulated,
 	}
-	if state == billing.Preview {
+	if l.Key.IsolationGPU != "" {
+		out.Isolation = &wire.Isolation{Gpu: wire.GpuIsolation(l.Key.IsolationGPU), Host: wire.HostIsolation(l.Key.IsolationHost)}
+	}
+	if l.Key.Pricing != "" {
+		out.Pricing = nullable.NewNullableWithValue(wire.PricingKind(l.Key.Pricing))
+	}
+	if !l.During.From.IsZero() && !l.During.Open() {
+		out.During = nullable.NewNullableWithValue(periodOf(l.During))
+	}
+	if l.Corrects != nil {
+		out.Corrects = nullable.NewNullableWithValue(wire.LineRef{
+			Invoice: l.Corrects.Invoice.String(), Number: l.Corrects.Number, Line: int32(l.Corrects.No),
+		})
+	}
+	if v.State == billing.Preview {
 		exact := exactOf(l.Exact)
 		out.Exact = &exact
-	} else {
-		out.Id = nullable.NewNullableWithValue(strconv.Itoa(l.No))
+		return out
+	}
+	out.Id = nullable.NewNullableWithValue(strconv.Itoa(l.No))
+	if len(l.Subjects) > 0 {
+		out.SubjectsUrl = nullable.NewNullableWithValue(fmt.Sprintf("/v1/organization/invoices/%s/lines/%d/segments", v.ID, l.No))
 	}
 	return out
 }
 
+// componentOf reads a line without a component as usage, which all lines once were.
+func componentOf(l billing.Line) wire.LineComponent {
+	if l.Key.Component == "" {
+		return wire.LineComponentUsage
+	}
+	return wire.LineComponent(l.Key.Component)
+}
+
 func invoiceSummaryOf(v billing.Invoice) wire.InvoiceSummary {
 	return wire.InvoiceSummary{
-		Id: v.ID.String(), Number: textOrNull(v.Number), Status: wire.InvoiceStatus(v.State), Period: periodOf(v.Period),
-		Currency: v.Currency.Code(), Total: moneyOf(v.Total), Due: moneyOf(v.Due), FinalizedAt: timeOrNull(&v.FinalizedAt),
+		Id: v.ID.String(), Number: textOrNull(v.Number), Kind: kindOf(v), Status: wire.InvoiceStatus(v.Label()), Period: periodOf(v.Period),
+		Currency: v.Currency.Code(), Total: moneyOf(v.Total), Due: moneyOf(v.Due), DueOn: dateOrNull(v.DueOn), FinalizedAt: timeOrNull(&v.FinalizedAt),
 	}
 }
 
@@ -125,26 +190,55 @@ func rateOf(ppm int64) string {
 	return rate.FloatString(6)
 }
 
-// GetInvoiceHtml answers GET /v1/organization/invoices/{invoice}/html.
-func (h *Handlers) GetInvoiceHtml(ctx context.Context, req GetInvoiceHtmlRequestObject) (GetInvoiceHtmlResponseObject, error) {
-	got, err := h.invoice(ctx, req.Invoice)
+// ListLineSegments answers GET …/invoices/{invoice}/lines/{line}/segments.
+func (h *Handlers) ListLineSegments(ctx context.Context, req ListLineSegmentsRequestObject) (ListLineSegmentsResponseObject, error) {
+	which, err := parse[id.Invoice](req.Invoice)
 	if err != nil {
 		return nil, err
 	}
-	page, err := render.HTML(got)
-	if err != nil {
-		return nil, fmt.Errorf("rendering invoice %s: %w", got.ID, err)
+	no, err := strconv.Atoi(req.Line)
+	if err != nil || no < 1 {
+		return nil, auth.NotFound()
 	}
-	return htmlPage(page), nil
+	p, err := h.pageOf(ctx, req.Params.PageSize, req.Params.PageToken)
+	if err != nil {
+		return nil, err
+	}
+	l, err := h.app.InvoiceLineSegments(ctx, caller(ctx), which, no, p)
+	if err != nil {
+		return nil, err
+	}
+	items, next, err := listed(ctx, h, l, lineSegmentOf)
+	return ListLineSegments200JSONResponse{Items: items, NextPageToken: next}, err
 }
 
-// htmlPage is a document that may load and run nothing.
-type htmlPage []byte
+func lineSegmentOf(s app.LineSegment) wire.LineSegment {
+	return wire.LineSegment{
+		Segment: s.Segment.String(), SubjectKind: s.Subject.Kind, Subject: subjectOf(s.Subject), Name: s.Name,
+		From: wire.At(s.From), To: wire.At(s.To), Units: int32(s.Units), Quantity: wire.Quantity{Value: s.Quantity.String(), Unit: s.Unit},
+	}
+}
 
-func (p htmlPage) VisitGetInvoiceHtmlResponse(w http.ResponseWriter) error {
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", render.ContentSecurityPolicy)
-	w.WriteHeader(http.StatusOK)
-	_, err := w.Write(p)
-	return err
+// subjectOf writes the id of what was metered.
+func subjectOf(s metering.Subject) string {
+	switch s.Kind {
+	case "reservation":
+		return id.Reservation(s.ID).String()
+	default:
+		return id.Instance(s.ID).String()
+	}
+}
+
+// ListInvoicePayments answers GET …/invoices/{invoice}/payments.
+func (h *Handlers) ListInvoicePayments(ctx context.Context, req ListInvoicePaymentsRequestObject) (ListInvoicePaymentsResponseObject, error) {
+	which, err := parse[id.Invoice](req.Invoice)
+	if err != nil {
+		return nil, err
+	}
+	c := caller(ctx)
+	got, err := h.app.InvoicePayments(ctx, c, c.Org, which)
+	if err != nil {
+		return nil, err
+	}
+	return ListInvoicePayments200JSONResponse{Items: each(got, paymentAttemptOf)}, nil
 }

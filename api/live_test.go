@@ -191,9 +191,12 @@ func (l live) fits(t *testing.T, method, path string, r reply) {
 	for name := range answer.Value.Headers {
 		require.True(t, name == "Idempotent-Replayed" || r.header.Get(name) != "", "%s: header %s", op.OperationID, name)
 	}
+	sent := strings.Split(r.header.Get("Content-Type"), ";")[0]
+	if len(answer.Value.Content) > 0 {
+		require.Contains(t, answer.Value.Content, sent, op.OperationID)
+	}
 	for kind, media := range answer.Value.Content {
-		require.Equal(t, kind, strings.Split(r.header.Get("Content-Type"), ";")[0], op.OperationID)
-		if r.body == nil {
+		if r.body == nil || kind != sent {
 			continue
 		}
 		err := media.Schema.Value.VisitJSON(r.body, openapi3.EnableFormatValidation())

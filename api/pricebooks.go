@@ -4,8 +4,11 @@ import (
 	"context"
 	"time"
 
+	"github.com/tranche-cloud/tranche/billing"
 	"github.com/tranche-cloud/tranche/internal/app"
 	"github.com/tranche-cloud/tranche/internal/id"
+	"github.com/tranche-cloud/tranche/internal/metering"
+	"github.com/tranche-cloud/tranche/internal/store"
 	"github.com/tranche-cloud/tranche/openapi/wire"
 )
 
@@ -82,14 +85,46 @@ func (h *Handlers) GetPriceBook(ctx context.Context, req GetPriceBookRequestObje
 }
 
 func newPrices(prices []wire.OfferPrice, from time.Time) app.NewPrices {
-	out := app.NewPrices{EffectiveFrom: from.UTC().Truncate(time.Microsecond), Prices: make([]app.OfferPrice, len(prices))}
+	out := app.NewPrices{EffectiveFrom: from.UTC().Truncate(time.Microsecond), Prices: newOfferPrices(prices)}
 	if from.IsZero() {
 		out.EffectiveFrom = time.Time{}
 	}
-	for i, p := range prices {
-		out.Prices[i] = app.OfferPrice{Offer: p.Offer, PerHour: p.PricePerHour}
-	}
 	return out
+}
+
+func newOfferPrices(prices []wire.OfferPrice) []app.OfferPrice {
+	return each(prices, func(p wire.OfferPrice) app.OfferPrice {
+		out := app.OfferPrice{Offer: p.Offer, Meter: metering.Meter(value(p.Meter)), PerHour: p.PricePerHour}
+		if p.Tiers != nil {
+			out.Tiers = &app.PriceTiers{
+				Kind: billing.Tiering(p.Tiers.Kind), PackageSize: value(p.Tiers.PackageSize),
+				Steps: each(p.Tiers.Steps, func(s wire.PriceStep) app.PriceStep {
+					return app.PriceStep{UpTo: value(s.UpTo), Price: s.Price}
+				}),
+			}
+		}
+		return out
+	})
+}
+
+func offerPricesOf(prices []app.OfferPrice) []wire.OfferPrice {
+	return each(prices, func(p app.OfferPrice) wire.OfferPrice {
+		meter := wire.Meter(p.Meter)
+		out := wire.OfferPrice{Offer: p.Offer, Meter: &meter, PricePerHour: p.PerHour}
+		if p.Tiers == nil {
+			return out
+		}
+		out.Tiers = &wire.PriceTiers{
+			Kind: wire.Tiering(p.Tiers.Kind), PackageSize: orAbsent(p.Tiers.PackageSize),
+			Steps: each(p.Tiers.Steps, func(s app.PriceStep) wire.PriceStep {
+				return wire.PriceStep{UpTo: orAbsent(s.UpTo), Price: s.Price}
+			}),
+		}
+		if out.PricePerHour == "" && len(p.Tiers.Steps) > 0 {
+			out.PricePerHour = p.Tiers.Steps[0].Price
+		}
+		return out
+	})
 }
 
 func priceBookPath(b app.PriceBook) *string {
@@ -103,14 +138,50 @@ func priceBookOf(b app.PriceBook) wire.PriceBook {
 		Versions: make([]wire.PriceVersion, len(b.Versions)),
 	}
 	for i, v := range b.Versions {
-		prices := make([]wire.OfferPrice, len(v.Prices))
-		for j, p := range v.Prices {
-			prices[j] = wire.OfferPrice{Offer: p.Offer, PricePerHour: p.PerHour}
-		}
 		out.Versions[i] = wire.PriceVersion{
-			Id: v.ID.String(), Version: int32(v.Number), EffectiveFrom: wire.At(v.EffectiveFrom), Prices: prices,
+			Id: v.ID.String(), Version: int32(v.Number), EffectiveFrom: wire.At(v.EffectiveFrom),
+			Prices:    offerPricesOf(v.Prices),
 			CreatedAt: wire.At(v.CreatedAt),
 		}
 	}
 	return out
+}
+
+// AssignPriceBook answers POST /v1/admin/organizations/{organization}/price-books.
+func (h *Handlers) AssignPriceBook(ctx context.Context, req AssignPriceBookRequestObject) (AssignPriceBookResponseObject, error) {
+	o, err := parse[id.Org](req.Organization)
+	if err != nil {
+		return nil, err
+	}
+	book, err := named[id.PriceBook](req.Body.PriceBook, "/price_book")
+	if err != nil {
+		return nil, err
+	}
+	var out AssignPriceBook201JSONResponse
+	again, err := h.once(ctx, func(ctx context.Context) (visit, error) {
+		got, err := h.app.AssignPriceBook(ctx, caller(ctx), o, app.BookChange{Book: book, From: instantOf(req.Body.From)})
+		if err != nil {
+			return nil, err
+		}
+		out.Body = wire.PriceBookAssignments{Items: each(got, bookAssignmentOf)}
+		return out.VisitAssignPriceBookResponse, nil
+	})
+	return either[AssignPriceBookResponseObject](out, again, err)
+}
+
+// ListPriceBookAssignments answers GET /v1/admin/organizations/{organization}/price-books.
+func (h *Handlers) ListPriceBookAssignments(ctx context.Context, req ListPriceBookAssignmentsRequestObject) (ListPriceBookAssignmentsResponseObject, error) {
+	o, err := parse[id.Org](req.Organization)
+	if err != nil {
+		return nil, err
+	}
+	got, err := h.app.ListBookAssignments(ctx, caller(ctx), o)
+	if err != nil {
+		return nil, err
+	}
+	return ListPriceBookAssignments200JSONResponse{Items: each(got, bookAssignmentOf)}, nil
+}
+
+func bookAssignmentOf(a store.BookAssignment) wire.PriceBookAssignment {
+	return wire.PriceBookAssignment{PriceBook: a.Book.String(), Name: a.Name, From: wire.At(a.During.From), To: endOf(a.During)}
 }

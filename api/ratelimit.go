@@ -18,6 +18,9 @@ import (
 // publicLimits bound each address on operations that need no credential.
 var publicLimits = org.RateLimits{Read: 6000, Write: 1200, Launch: 600}
 
+// webhookLimit bounds each address that sends events of payments, a minute.
+const webhookLimit = 6000
+
 // limitOf is the requests a minute that the call's class allows.
 func limitOf(c *call) int {
 	limits := c.limits
@@ -27,6 +30,8 @@ func limitOf(c *call) int {
 	switch c.op.rate {
 	case rateRead:
 		return limits.Read
+	case rateWebhook:
+		return webhookLimit
 	case rateLaunch:
 		return limits.Launch
 	default:

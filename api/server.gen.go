@@ -22,6 +22,27 @@ type ServerInterface interface {
 	// GetJwks Public keys that sign access tokens
 	// (GET /.well-known/jwks.json)
 	GetJwks(w http.ResponseWriter, r *http.Request)
+	// ListApprovalRules List what needs a second operator
+	// (GET /v1/admin/approval-rules)
+	ListApprovalRules(w http.ResponseWriter, r *http.Request)
+	// PutApprovalRule Set what needs a second operator
+	// (PUT /v1/admin/approval-rules/{approval_kind})
+	PutApprovalRule(w http.ResponseWriter, r *http.Request, approvalKind ApprovalKindPath)
+	// ListApprovals List requests for approval
+	// (GET /v1/admin/approvals)
+	ListApprovals(w http.ResponseWriter, r *http.Request, params ListApprovalsParams)
+	// GetApproval Get a request for approval
+	// (GET /v1/admin/approvals/{approval})
+	GetApproval(w http.ResponseWriter, r *http.Request, approval ApprovalPath)
+	// ApproveRequest Approve another operator's request
+	// (POST /v1/admin/approvals/{approval}/actions/approve)
+	ApproveRequest(w http.ResponseWriter, r *http.Request, approval ApprovalPath, params ApproveRequestParams)
+	// RejectRequest Reject or withdraw a request
+	// (POST /v1/admin/approvals/{approval}/actions/reject)
+	RejectRequest(w http.ResponseWriter, r *http.Request, approval ApprovalPath, params RejectRequestParams)
+	// CreateCoupon Create a coupon
+	// (POST /v1/admin/coupons)
+	CreateCoupon(w http.ResponseWriter, r *http.Request, params CreateCouponParams)
 	// ListAdminEvents List events of hosts, GPUs and instances
 	// (GET /v1/admin/events)
 	ListAdminEvents(w http.ResponseWriter, r *http.Request, params ListAdminEventsParams)
@@ -57,7 +78,7 @@ type ServerInterface interface {
 	CreateInvoiceRun(w http.ResponseWriter, r *http.Request, params CreateInvoiceRunParams)
 	// GetInvoiceRun Get an invoice run
 	// (GET /v1/admin/invoice-runs/{period})
-	GetInvoiceRun(w http.ResponseWriter, r *http.Request, period PeriodPath)
+	GetInvoiceRun(w http.ResponseWriter, r *http.Request, period PeriodPath, params GetInvoiceRunParams)
 	// ListJoinTokens List join tokens
 	// (GET /v1/admin/join-tokens)
 	ListJoinTokens(w http.ResponseWriter, r *http.Request, params ListJoinTokensParams)
@@ -88,6 +109,48 @@ type ServerInterface interface {
 	// CreateOrganizationApiKey Create an API key of an organization
 	// (POST /v1/admin/organizations/{organization}/api-keys)
 	CreateOrganizationApiKey(w http.ResponseWriter, r *http.Request, organization OrganizationPath, params CreateOrganizationApiKeyParams)
+	// GetOrganizationBillingProfile How an organization is invoiced
+	// (GET /v1/admin/organizations/{organization}/billing-profile)
+	GetOrganizationBillingProfile(w http.ResponseWriter, r *http.Request, organization OrganizationPath)
+	// PutOrganizationBillingProfile Set how an organization is invoiced
+	// (PUT /v1/admin/organizations/{organization}/billing-profile)
+	PutOrganizationBillingProfile(w http.ResponseWriter, r *http.Request, organization OrganizationPath)
+	// CheckTaxId Ask a register about the tax id
+	// (POST /v1/admin/organizations/{organization}/billing-profile/actions/check-tax-id)
+	CheckTaxId(w http.ResponseWriter, r *http.Request, organization OrganizationPath, params CheckTaxIdParams)
+	// ListOrganizationContracts List contracts of an organization
+	// (GET /v1/admin/organizations/{organization}/contracts)
+	ListOrganizationContracts(w http.ResponseWriter, r *http.Request, organization OrganizationPath, params ListOrganizationContractsParams)
+	// CreateContract Agree a contract
+	// (POST /v1/admin/organizations/{organization}/contracts)
+	CreateContract(w http.ResponseWriter, r *http.Request, organization OrganizationPath, params CreateContractParams)
+	// GetOrganizationContract Get a contract of an organization
+	// (GET /v1/admin/organizations/{organization}/contracts/{contract})
+	GetOrganizationContract(w http.ResponseWriter, r *http.Request, organization OrganizationPath, contract ContractPath)
+	// EndContract End a contract
+	// (POST /v1/admin/organizations/{organization}/contracts/{contract}/actions/end)
+	EndContract(w http.ResponseWriter, r *http.Request, organization OrganizationPath, contract ContractPath, params EndContractParams)
+	// ListOrganizationGrants List grants of an organization
+	// (GET /v1/admin/organizations/{organization}/grants)
+	ListOrganizationGrants(w http.ResponseWriter, r *http.Request, organization OrganizationPath, params ListOrganizationGrantsParams)
+	// CreateGrant Give promotional money
+	// (POST /v1/admin/organizations/{organization}/grants)
+	CreateGrant(w http.ResponseWriter, r *http.Request, organization OrganizationPath, params CreateGrantParams)
+	// PutMoneyMode Set how an organization pays
+	// (PUT /v1/admin/organizations/{organization}/money-mode)
+	PutMoneyMode(w http.ResponseWriter, r *http.Request, organization OrganizationPath)
+	// ListOrganizationPayments List payments of an organization
+	// (GET /v1/admin/organizations/{organization}/payments)
+	ListOrganizationPayments(w http.ResponseWriter, r *http.Request, organization OrganizationPath, params ListOrganizationPaymentsParams)
+	// CreatePrepayment Record money paid in
+	// (POST /v1/admin/organizations/{organization}/prepayments)
+	CreatePrepayment(w http.ResponseWriter, r *http.Request, organization OrganizationPath, params CreatePrepaymentParams)
+	// ListPriceBookAssignments List price books of an organization
+	// (GET /v1/admin/organizations/{organization}/price-books)
+	ListPriceBookAssignments(w http.ResponseWriter, r *http.Request, organization OrganizationPath)
+	// AssignPriceBook Give an organization a price book
+	// (POST /v1/admin/organizations/{organization}/price-books)
+	AssignPriceBook(w http.ResponseWriter, r *http.Request, organization OrganizationPath, params AssignPriceBookParams)
 	// ListProjects List projects
 	// (GET /v1/admin/organizations/{organization}/projects)
 	ListProjects(w http.ResponseWriter, r *http.Request, organization OrganizationPath, params ListProjectsParams)
@@ -97,6 +160,18 @@ type ServerInterface interface {
 	// GetProject Get a project
 	// (GET /v1/admin/organizations/{organization}/projects/{project})
 	GetProject(w http.ResponseWriter, r *http.Request, organization OrganizationPath, project ProjectPath)
+	// ListOrganizationReservations List reservations of an organization
+	// (GET /v1/admin/organizations/{organization}/reservations)
+	ListOrganizationReservations(w http.ResponseWriter, r *http.Request, organization OrganizationPath, params ListOrganizationReservationsParams)
+	// EndReservation End a reservation early
+	// (POST /v1/admin/organizations/{organization}/reservations/{reservation}/actions/end)
+	EndReservation(w http.ResponseWriter, r *http.Request, organization OrganizationPath, reservation ReservationPath, params EndReservationParams)
+	// RecordTaxIdCheck Keep an answer about the tax id
+	// (POST /v1/admin/organizations/{organization}/tax-id-checks)
+	RecordTaxIdCheck(w http.ResponseWriter, r *http.Request, organization OrganizationPath, params RecordTaxIdCheckParams)
+	// GetOrganizationWallet Wallet of an organization
+	// (GET /v1/admin/organizations/{organization}/wallet)
+	GetOrganizationWallet(w http.ResponseWriter, r *http.Request, organization OrganizationPath)
 	// ListPriceBooks List price books
 	// (GET /v1/admin/price-books)
 	ListPriceBooks(w http.ResponseWriter, r *http.Request, params ListPriceBooksParams)
@@ -109,6 +184,9 @@ type ServerInterface interface {
 	// CreatePriceVersion Announce a new version of a price book
 	// (POST /v1/admin/price-books/{price_book}/versions)
 	CreatePriceVersion(w http.ResponseWriter, r *http.Request, priceBook PriceBookPath, params CreatePriceVersionParams)
+	// PublishSpotPrice Publish a spot price
+	// (POST /v1/admin/spot-prices)
+	PublishSpotPrice(w http.ResponseWriter, r *http.Request, params PublishSpotPriceParams)
 	// CreateToken Exchange an API key for an access token
 	// (POST /v1/auth/token)
 	CreateToken(w http.ResponseWriter, r *http.Request)
@@ -127,6 +205,33 @@ type ServerInterface interface {
 	// RevokeApiKey Revoke an API key
 	// (DELETE /v1/organization/api-keys/{api_key})
 	RevokeApiKey(w http.ResponseWriter, r *http.Request, apiKey ApiKeyPath, params RevokeApiKeyParams)
+	// GetBillingProfile How the organization is invoiced
+	// (GET /v1/organization/billing-profile)
+	GetBillingProfile(w http.ResponseWriter, r *http.Request)
+	// PutBillingProfile Set how the organization is invoiced
+	// (PUT /v1/organization/billing-profile)
+	PutBillingProfile(w http.ResponseWriter, r *http.Request)
+	// ListBudgets List budgets
+	// (GET /v1/organization/budgets)
+	ListBudgets(w http.ResponseWriter, r *http.Request)
+	// CreateBudget Create a budget
+	// (POST /v1/organization/budgets)
+	CreateBudget(w http.ResponseWriter, r *http.Request, params CreateBudgetParams)
+	// DeleteBudget Delete a budget
+	// (DELETE /v1/organization/budgets/{budget})
+	DeleteBudget(w http.ResponseWriter, r *http.Request, budget BudgetPath, params DeleteBudgetParams)
+	// GetBudget Get a budget
+	// (GET /v1/organization/budgets/{budget})
+	GetBudget(w http.ResponseWriter, r *http.Request, budget BudgetPath)
+	// UpdateBudget Change a budget
+	// (PATCH /v1/organization/budgets/{budget})
+	UpdateBudget(w http.ResponseWriter, r *http.Request, budget BudgetPath, params UpdateBudgetParams)
+	// ListContracts List contracts
+	// (GET /v1/organization/contracts)
+	ListContracts(w http.ResponseWriter, r *http.Request, params ListContractsParams)
+	// GetContract Get a contract
+	// (GET /v1/organization/contracts/{contract})
+	GetContract(w http.ResponseWriter, r *http.Request, contract ContractPath)
 	// PreviewInvoice What the running month costs so far
 	// (GET /v1/organization/invoice-preview)
 	PreviewInvoice(w http.ResponseWriter, r *http.Request, params PreviewInvoiceParams)
@@ -136,9 +241,36 @@ type ServerInterface interface {
 	// GetInvoice Get an invoice
 	// (GET /v1/organization/invoices/{invoice})
 	GetInvoice(w http.ResponseWriter, r *http.Request, invoice InvoicePath)
+	// GetInvoiceCsv Get the lines of an invoice as CSV
+	// (GET /v1/organization/invoices/{invoice}/csv)
+	GetInvoiceCsv(w http.ResponseWriter, r *http.Request, invoice InvoicePath, params GetInvoiceCsvParams)
 	// GetInvoiceHtml Get an invoice as HTML
 	// (GET /v1/organization/invoices/{invoice}/html)
 	GetInvoiceHtml(w http.ResponseWriter, r *http.Request, invoice InvoicePath)
+	// GetInvoiceJson Get an invoice as a JSON file
+	// (GET /v1/organization/invoices/{invoice}/json)
+	GetInvoiceJson(w http.ResponseWriter, r *http.Request, invoice InvoicePath)
+	// ListLineSegments What a line is the sum of
+	// (GET /v1/organization/invoices/{invoice}/lines/{line}/segments)
+	ListLineSegments(w http.ResponseWriter, r *http.Request, invoice InvoicePath, line LinePath, params ListLineSegmentsParams)
+	// GetInvoiceOriginal Get the legal original
+	// (GET /v1/organization/invoices/{invoice}/original)
+	GetInvoiceOriginal(w http.ResponseWriter, r *http.Request, invoice InvoicePath)
+	// ListInvoicePayments List attempts to charge for an invoice
+	// (GET /v1/organization/invoices/{invoice}/payments)
+	ListInvoicePayments(w http.ResponseWriter, r *http.Request, invoice InvoicePath)
+	// GetInvoicePdf Get an invoice as PDF
+	// (GET /v1/organization/invoices/{invoice}/pdf)
+	GetInvoicePdf(w http.ResponseWriter, r *http.Request, invoice InvoicePath)
+	// GetInvoiceUbl Get an invoice as UBL
+	// (GET /v1/organization/invoices/{invoice}/ubl)
+	GetInvoiceUbl(w http.ResponseWriter, r *http.Request, invoice InvoicePath)
+	// SetPaymentMethod Set how to pay
+	// (PUT /v1/organization/payment-method)
+	SetPaymentMethod(w http.ResponseWriter, r *http.Request)
+	// ListPayments List payments
+	// (GET /v1/organization/payments)
+	ListPayments(w http.ResponseWriter, r *http.Request, params ListPaymentsParams)
 	// ListRegistryLogins List logins to image registries
 	// (GET /v1/organization/registry-logins)
 	ListRegistryLogins(w http.ResponseWriter, r *http.Request, params ListRegistryLoginsParams)
@@ -154,6 +286,33 @@ type ServerInterface interface {
 	// UpdateRegistryLogin Replace the password of a login
 	// (PATCH /v1/organization/registry-logins/{registry_login})
 	UpdateRegistryLogin(w http.ResponseWriter, r *http.Request, registryLogin RegistryLoginPath, params UpdateRegistryLoginParams)
+	// ListReservations List reservations
+	// (GET /v1/organization/reservations)
+	ListReservations(w http.ResponseWriter, r *http.Request, params ListReservationsParams)
+	// CreateReservation Reserve capacity
+	// (POST /v1/organization/reservations)
+	CreateReservation(w http.ResponseWriter, r *http.Request, params CreateReservationParams)
+	// GetReservation Get a reservation
+	// (GET /v1/organization/reservations/{reservation})
+	GetReservation(w http.ResponseWriter, r *http.Request, reservation ReservationPath)
+	// GetOrganizationUsage Usage of all projects
+	// (GET /v1/organization/usage)
+	GetOrganizationUsage(w http.ResponseWriter, r *http.Request, params GetOrganizationUsageParams)
+	// GetWallet Wallet
+	// (GET /v1/organization/wallet)
+	GetWallet(w http.ResponseWriter, r *http.Request)
+	// RedeemCoupon Redeem a coupon
+	// (POST /v1/organization/wallet/actions/redeem)
+	RedeemCoupon(w http.ResponseWriter, r *http.Request, params RedeemCouponParams)
+	// GetAutoTopUp Standing order to pay in
+	// (GET /v1/organization/wallet/auto-top-up)
+	GetAutoTopUp(w http.ResponseWriter, r *http.Request)
+	// PutAutoTopUp Set or end the standing order to pay in
+	// (PUT /v1/organization/wallet/auto-top-up)
+	PutAutoTopUp(w http.ResponseWriter, r *http.Request)
+	// ListGrants List grants and payments in
+	// (GET /v1/organization/wallet/grants)
+	ListGrants(w http.ResponseWriter, r *http.Request, params ListGrantsParams)
 	// ListInstances List instances
 	// (GET /v1/projects/{project}/instances)
 	ListInstances(w http.ResponseWriter, r *http.Request, project ProjectPath, params ListInstancesParams)
@@ -187,6 +346,12 @@ type ServerInterface interface {
 	// GetUsage Usage of a project
 	// (GET /v1/projects/{project}/usage)
 	GetUsage(w http.ResponseWriter, r *http.Request, project ProjectPath, params GetUsageParams)
+	// ListSpotPrices Spot prices of an offer
+	// (GET /v1/spot-prices)
+	ListSpotPrices(w http.ResponseWriter, r *http.Request, params ListSpotPricesParams)
+	// ReceivePaymentEvent Receive an event of a payment provider
+	// (POST /v1/webhooks/payments/{provider})
+	ReceivePaymentEvent(w http.ResponseWriter, r *http.Request, provider ProviderPath)
 	// Whoami Who the credential speaks for
 	// (GET /v1/whoami)
 	Whoami(w http.ResponseWriter, r *http.Request)
@@ -199,6 +364,48 @@ type Unimplemented struct{}
 // GetJwks Public keys that sign access tokens
 // (GET /.well-known/jwks.json)
 func (_ Unimplemented) GetJwks(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListApprovalRules List what needs a second operator
+// (GET /v1/admin/approval-rules)
+func (_ Unimplemented) ListApprovalRules(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// PutApprovalRule Set what needs a second operator
+// (PUT /v1/admin/approval-rules/{approval_kind})
+func (_ Unimplemented) PutApprovalRule(w http.ResponseWriter, r *http.Request, approvalKind ApprovalKindPath) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListApprovals List requests for approval
+// (GET /v1/admin/approvals)
+func (_ Unimplemented) ListApprovals(w http.ResponseWriter, r *http.Request, params ListApprovalsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetApproval Get a request for approval
+// (GET /v1/admin/approvals/{approval})
+func (_ Unimplemented) GetApproval(w http.ResponseWriter, r *http.Request, approval ApprovalPath) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ApproveRequest Approve another operator's request
+// (POST /v1/admin/approvals/{approval}/actions/approve)
+func (_ Unimplemented) ApproveRequest(w http.ResponseWriter, r *http.Request, approval ApprovalPath, params ApproveRequestParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// RejectRequest Reject or withdraw a request
+// (POST /v1/admin/approvals/{approval}/actions/reject)
+func (_ Unimplemented) RejectRequest(w http.ResponseWriter, r *http.Request, approval ApprovalPath, params RejectRequestParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CreateCoupon Create a coupon
+// (POST /v1/admin/coupons)
+func (_ Unimplemented) CreateCoupon(w http.ResponseWriter, r *http.Request, params CreateCouponParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -270,7 +477,7 @@ func (_ Unimplemented) CreateInvoiceRun(w http.ResponseWriter, r *http.Request, 
 
 // GetInvoiceRun Get an invoice run
 // (GET /v1/admin/invoice-runs/{period})
-func (_ Unimplemented) GetInvoiceRun(w http.ResponseWriter, r *http.Request, period PeriodPath) {
+func (_ Unimplemented) GetInvoiceRun(w http.ResponseWriter, r *http.Request, period PeriodPath, params GetInvoiceRunParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -334,6 +541,90 @@ func (_ Unimplemented) CreateOrganizationApiKey(w http.ResponseWriter, r *http.R
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// GetOrganizationBillingProfile How an organization is invoiced
+// (GET /v1/admin/organizations/{organization}/billing-profile)
+func (_ Unimplemented) GetOrganizationBillingProfile(w http.ResponseWriter, r *http.Request, organization OrganizationPath) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// PutOrganizationBillingProfile Set how an organization is invoiced
+// (PUT /v1/admin/organizations/{organization}/billing-profile)
+func (_ Unimplemented) PutOrganizationBillingProfile(w http.ResponseWriter, r *http.Request, organization OrganizationPath) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CheckTaxId Ask a register about the tax id
+// (POST /v1/admin/organizations/{organization}/billing-profile/actions/check-tax-id)
+func (_ Unimplemented) CheckTaxId(w http.ResponseWriter, r *http.Request, organization OrganizationPath, params CheckTaxIdParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListOrganizationContracts List contracts of an organization
+// (GET /v1/admin/organizations/{organization}/contracts)
+func (_ Unimplemented) ListOrganizationContracts(w http.ResponseWriter, r *http.Request, organization OrganizationPath, params ListOrganizationContractsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CreateContract Agree a contract
+// (POST /v1/admin/organizations/{organization}/contracts)
+func (_ Unimplemented) CreateContract(w http.ResponseWriter, r *http.Request, organization OrganizationPath, params CreateContractParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetOrganizationContract Get a contract of an organization
+// (GET /v1/admin/organizations/{organization}/contracts/{contract})
+func (_ Unimplemented) GetOrganizationContract(w http.ResponseWriter, r *http.Request, organization OrganizationPath, contract ContractPath) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// EndContract End a contract
+// (POST /v1/admin/organizations/{organization}/contracts/{contract}/actions/end)
+func (_ Unimplemented) EndContract(w http.ResponseWriter, r *http.Request, organization OrganizationPath, contract ContractPath, params EndContractParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListOrganizationGrants List grants of an organization
+// (GET /v1/admin/organizations/{organization}/grants)
+func (_ Unimplemented) ListOrganizationGrants(w http.ResponseWriter, r *http.Request, organization OrganizationPath, params ListOrganizationGrantsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CreateGrant Give promotional money
+// (POST /v1/admin/organizations/{organization}/grants)
+func (_ Unimplemented) CreateGrant(w http.ResponseWriter, r *http.Request, organization OrganizationPath, params CreateGrantParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// PutMoneyMode Set how an organization pays
+// (PUT /v1/admin/organizations/{organization}/money-mode)
+func (_ Unimplemented) PutMoneyMode(w http.ResponseWriter, r *http.Request, organization OrganizationPath) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListOrganizationPayments List payments of an organization
+// (GET /v1/admin/organizations/{organization}/payments)
+func (_ Unimplemented) ListOrganizationPayments(w http.ResponseWriter, r *http.Request, organization OrganizationPath, params ListOrganizationPaymentsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CreatePrepayment Record money paid in
+// (POST /v1/admin/organizations/{organization}/prepayments)
+func (_ Unimplemented) CreatePrepayment(w http.ResponseWriter, r *http.Request, organization OrganizationPath, params CreatePrepaymentParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListPriceBookAssignments List price books of an organization
+// (GET /v1/admin/organizations/{organization}/price-books)
+func (_ Unimplemented) ListPriceBookAssignments(w http.ResponseWriter, r *http.Request, organization OrganizationPath) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// AssignPriceBook Give an organization a price book
+// (POST /v1/admin/organizations/{organization}/price-books)
+func (_ Unimplemented) AssignPriceBook(w http.ResponseWriter, r *http.Request, organization OrganizationPath, params AssignPriceBookParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // ListProjects List projects
 // (GET /v1/admin/organizations/{organization}/projects)
 func (_ Unimplemented) ListProjects(w http.ResponseWriter, r *http.Request, organization OrganizationPath, params ListProjectsParams) {
@@ -349,6 +640,30 @@ func (_ Unimplemented) CreateProject(w http.ResponseWriter, r *http.Request, org
 // GetProject Get a project
 // (GET /v1/admin/organizations/{organization}/projects/{project})
 func (_ Unimplemented) GetProject(w http.ResponseWriter, r *http.Request, organization OrganizationPath, project ProjectPath) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListOrganizationReservations List reservations of an organization
+// (GET /v1/admin/organizations/{organization}/reservations)
+func (_ Unimplemented) ListOrganizationReservations(w http.ResponseWriter, r *http.Request, organization OrganizationPath, params ListOrganizationReservationsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// EndReservation End a reservation early
+// (POST /v1/admin/organizations/{organization}/reservations/{reservation}/actions/end)
+func (_ Unimplemented) EndReservation(w http.ResponseWriter, r *http.Request, organization OrganizationPath, reservation ReservationPath, params EndReservationParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// RecordTaxIdCheck Keep an answer about the tax id
+// (POST /v1/admin/organizations/{organization}/tax-id-checks)
+func (_ Unimplemented) RecordTaxIdCheck(w http.ResponseWriter, r *http.Request, organization OrganizationPath, params RecordTaxIdCheckParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetOrganizationWallet Wallet of an organization
+// (GET /v1/admin/organizations/{organization}/wallet)
+func (_ Unimplemented) GetOrganizationWallet(w http.ResponseWriter, r *http.Request, organization OrganizationPath) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -373,6 +688,12 @@ func (_ Unimplemented) GetPriceBook(w http.ResponseWriter, r *http.Request, pric
 // CreatePriceVersion Announce a new version of a price book
 // (POST /v1/admin/price-books/{price_book}/versions)
 func (_ Unimplemented) CreatePriceVersion(w http.ResponseWriter, r *http.Request, priceBook PriceBookPath, params CreatePriceVersionParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// PublishSpotPrice Publish a spot price
+// (POST /v1/admin/spot-prices)
+func (_ Unimplemented) PublishSpotPrice(w http.ResponseWriter, r *http.Request, params PublishSpotPriceParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -412,6 +733,60 @@ func (_ Unimplemented) RevokeApiKey(w http.ResponseWriter, r *http.Request, apiK
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// GetBillingProfile How the organization is invoiced
+// (GET /v1/organization/billing-profile)
+func (_ Unimplemented) GetBillingProfile(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// PutBillingProfile Set how the organization is invoiced
+// (PUT /v1/organization/billing-profile)
+func (_ Unimplemented) PutBillingProfile(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListBudgets List budgets
+// (GET /v1/organization/budgets)
+func (_ Unimplemented) ListBudgets(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CreateBudget Create a budget
+// (POST /v1/organization/budgets)
+func (_ Unimplemented) CreateBudget(w http.ResponseWriter, r *http.Request, params CreateBudgetParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// DeleteBudget Delete a budget
+// (DELETE /v1/organization/budgets/{budget})
+func (_ Unimplemented) DeleteBudget(w http.ResponseWriter, r *http.Request, budget BudgetPath, params DeleteBudgetParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetBudget Get a budget
+// (GET /v1/organization/budgets/{budget})
+func (_ Unimplemented) GetBudget(w http.ResponseWriter, r *http.Request, budget BudgetPath) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// UpdateBudget Change a budget
+// (PATCH /v1/organization/budgets/{budget})
+func (_ Unimplemented) UpdateBudget(w http.ResponseWriter, r *http.Request, budget BudgetPath, params UpdateBudgetParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListContracts List contracts
+// (GET /v1/organization/contracts)
+func (_ Unimplemented) ListContracts(w http.ResponseWriter, r *http.Request, params ListContractsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetContract Get a contract
+// (GET /v1/organization/contracts/{contract})
+func (_ Unimplemented) GetContract(w http.ResponseWriter, r *http.Request, contract ContractPath) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // PreviewInvoice What the running month costs so far
 // (GET /v1/organization/invoice-preview)
 func (_ Unimplemented) PreviewInvoice(w http.ResponseWriter, r *http.Request, params PreviewInvoiceParams) {
@@ -430,9 +805,63 @@ func (_ Unimplemented) GetInvoice(w http.ResponseWriter, r *http.Request, invoic
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// GetInvoiceCsv Get the lines of an invoice as CSV
+// (GET /v1/organization/invoices/{invoice}/csv)
+func (_ Unimplemented) GetInvoiceCsv(w http.ResponseWriter, r *http.Request, invoice InvoicePath, params GetInvoiceCsvParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // GetInvoiceHtml Get an invoice as HTML
 // (GET /v1/organization/invoices/{invoice}/html)
 func (_ Unimplemented) GetInvoiceHtml(w http.ResponseWriter, r *http.Request, invoice InvoicePath) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetInvoiceJson Get an invoice as a JSON file
+// (GET /v1/organization/invoices/{invoice}/json)
+func (_ Unimplemented) GetInvoiceJson(w http.ResponseWriter, r *http.Request, invoice InvoicePath) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListLineSegments What a line is the sum of
+// (GET /v1/organization/invoices/{invoice}/lines/{line}/segments)
+func (_ Unimplemented) ListLineSegments(w http.ResponseWriter, r *http.Request, invoice InvoicePath, line LinePath, params ListLineSegmentsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetInvoiceOriginal Get the legal original
+// (GET /v1/organization/invoices/{invoice}/original)
+func (_ Unimplemented) GetInvoiceOriginal(w http.ResponseWriter, r *http.Request, invoice InvoicePath) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListInvoicePayments List attempts to charge for an invoice
+// (GET /v1/organization/invoices/{invoice}/payments)
+func (_ Unimplemented) ListInvoicePayments(w http.ResponseWriter, r *http.Request, invoice InvoicePath) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetInvoicePdf Get an invoice as PDF
+// (GET /v1/organization/invoices/{invoice}/pdf)
+func (_ Unimplemented) GetInvoicePdf(w http.ResponseWriter, r *http.Request, invoice InvoicePath) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetInvoiceUbl Get an invoice as UBL
+// (GET /v1/organization/invoices/{invoice}/ubl)
+func (_ Unimplemented) GetInvoiceUbl(w http.ResponseWriter, r *http.Request, invoice InvoicePath) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// SetPaymentMethod Set how to pay
+// (PUT /v1/organization/payment-method)
+func (_ Unimplemented) SetPaymentMethod(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListPayments List payments
+// (GET /v1/organization/payments)
+func (_ Unimplemented) ListPayments(w http.ResponseWriter, r *http.Request, params ListPaymentsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -463,6 +892,60 @@ func (_ Unimplemented) GetRegistryLogin(w http.ResponseWriter, r *http.Request, 
 // UpdateRegistryLogin Replace the password of a login
 // (PATCH /v1/organization/registry-logins/{registry_login})
 func (_ Unimplemented) UpdateRegistryLogin(w http.ResponseWriter, r *http.Request, registryLogin RegistryLoginPath, params UpdateRegistryLoginParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListReservations List reservations
+// (GET /v1/organization/reservations)
+func (_ Unimplemented) ListReservations(w http.ResponseWriter, r *http.Request, params ListReservationsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CreateReservation Reserve capacity
+// (POST /v1/organization/reservations)
+func (_ Unimplemented) CreateReservation(w http.ResponseWriter, r *http.Request, params CreateReservationParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetReservation Get a reservation
+// (GET /v1/organization/reservations/{reservation})
+func (_ Unimplemented) GetReservation(w http.ResponseWriter, r *http.Request, reservation ReservationPath) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetOrganizationUsage Usage of all projects
+// (GET /v1/organization/usage)
+func (_ Unimplemented) GetOrganizationUsage(w http.ResponseWriter, r *http.Request, params GetOrganizationUsageParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetWallet Wallet
+// (GET /v1/organization/wallet)
+func (_ Unimplemented) GetWallet(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// RedeemCoupon Redeem a coupon
+// (POST /v1/organization/wallet/actions/redeem)
+func (_ Unimplemented) RedeemCoupon(w http.ResponseWriter, r *http.Request, params RedeemCouponParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetAutoTopUp Standing order to pay in
+// (GET /v1/organization/wallet/auto-top-up)
+func (_ Unimplemented) GetAutoTopUp(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// PutAutoTopUp Set or end the standing order to pay in
+// (PUT /v1/organization/wallet/auto-top-up)
+func (_ Unimplemented) PutAutoTopUp(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListGrants List grants and payments in
+// (GET /v1/organization/wallet/grants)
+func (_ Unimplemented) ListGrants(w http.ResponseWriter, r *http.Request, params ListGrantsParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -532,6 +1015,18 @@ func (_ Unimplemented) GetUsage(w http.ResponseWriter, r *http.Request, project 
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// ListSpotPrices Spot prices of an offer
+// (GET /v1/spot-prices)
+func (_ Unimplemented) ListSpotPrices(w http.ResponseWriter, r *http.Request, params ListSpotPricesParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ReceivePaymentEvent Receive an event of a payment provider
+// (POST /v1/webhooks/payments/{provider})
+func (_ Unimplemented) ReceivePaymentEvent(w http.ResponseWriter, r *http.Request, provider ProviderPath) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // Whoami Who the credential speaks for
 // (GET /v1/whoami)
 func (_ Unimplemented) Whoami(w http.ResponseWriter, r *http.Request) {
@@ -552,6 +1047,263 @@ func (siw *ServerInterfaceWrapper) GetJwks(w http.ResponseWriter, r *http.Reques
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.GetJwks(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListApprovalRules operation middleware
+func (siw *ServerInterfaceWrapper) ListApprovalRules(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListApprovalRules(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PutApprovalRule operation middleware
+func (siw *ServerInterfaceWrapper) PutApprovalRule(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "approval_kind" -------------
+	var approvalKind ApprovalKindPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "approval_kind", chi.URLParam(r, "approval_kind"), &approvalKind, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "approval_kind", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PutApprovalRule(w, r, approvalKind)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListApprovals operation middleware
+func (siw *ServerInterfaceWrapper) ListApprovals(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListApprovalsParams
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_token" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_token", r.URL.Query(), &params.PageToken, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_token"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_token", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListApprovals(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetApproval operation middleware
+func (siw *ServerInterfaceWrapper) GetApproval(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "approval" -------------
+	var approval ApprovalPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "approval", chi.URLParam(r, "approval"), &approval, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "approval", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetApproval(w, r, approval)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ApproveRequest operation middleware
+func (siw *ServerInterfaceWrapper) ApproveRequest(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "approval" -------------
+	var approval ApprovalPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "approval", chi.URLParam(r, "approval"), &approval, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "approval", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ApproveRequestParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey OptionalIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ApproveRequest(w, r, approval, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RejectRequest operation middleware
+func (siw *ServerInterfaceWrapper) RejectRequest(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "approval" -------------
+	var approval ApprovalPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "approval", chi.URLParam(r, "approval"), &approval, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "approval", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RejectRequestParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey OptionalIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RejectRequest(w, r, approval, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CreateCoupon operation middleware
+func (siw *ServerInterfaceWrapper) CreateCoupon(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateCouponParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+
+	} else {
+		err := fmt.Errorf("Header parameter Idempotency-Key is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "Idempotency-Key", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreateCoupon(w, r, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -1208,8 +1960,24 @@ func (siw *ServerInterfaceWrapper) GetInvoiceRun(w http.ResponseWriter, r *http.
 		return
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetInvoiceRunParams
+
+	// ------------- Optional query parameter "wait" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", r.URL.Query(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "wait"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "wait", Err: err})
+		}
+		return
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetInvoiceRun(w, r, period)
+		siw.Handler.GetInvoiceRun(w, r, period, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -1645,6 +2413,635 @@ func (siw *ServerInterfaceWrapper) CreateOrganizationApiKey(w http.ResponseWrite
 	handler.ServeHTTP(w, r)
 }
 
+// GetOrganizationBillingProfile operation middleware
+func (siw *ServerInterfaceWrapper) GetOrganizationBillingProfile(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "organization" -------------
+	var organization OrganizationPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "organization", chi.URLParam(r, "organization"), &organization, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "organization", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetOrganizationBillingProfile(w, r, organization)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PutOrganizationBillingProfile operation middleware
+func (siw *ServerInterfaceWrapper) PutOrganizationBillingProfile(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "organization" -------------
+	var organization OrganizationPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "organization", chi.URLParam(r, "organization"), &organization, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "organization", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PutOrganizationBillingProfile(w, r, organization)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CheckTaxId operation middleware
+func (siw *ServerInterfaceWrapper) CheckTaxId(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "organization" -------------
+	var organization OrganizationPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "organization", chi.URLParam(r, "organization"), &organization, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "organization", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CheckTaxIdParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey OptionalIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CheckTaxId(w, r, organization, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListOrganizationContracts operation middleware
+func (siw *ServerInterfaceWrapper) ListOrganizationContracts(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "organization" -------------
+	var organization OrganizationPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "organization", chi.URLParam(r, "organization"), &organization, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "organization", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListOrganizationContractsParams
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_token" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_token", r.URL.Query(), &params.PageToken, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_token"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_token", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListOrganizationContracts(w, r, organization, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CreateContract operation middleware
+func (siw *ServerInterfaceWrapper) CreateContract(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "organization" -------------
+	var organization OrganizationPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "organization", chi.URLParam(r, "organization"), &organization, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "organization", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateContractParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+
+	} else {
+		err := fmt.Errorf("Header parameter Idempotency-Key is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "Idempotency-Key", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreateContract(w, r, organization, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetOrganizationContract operation middleware
+func (siw *ServerInterfaceWrapper) GetOrganizationContract(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "organization" -------------
+	var organization OrganizationPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "organization", chi.URLParam(r, "organization"), &organization, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "organization", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "contract" -------------
+	var contract ContractPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "contract", chi.URLParam(r, "contract"), &contract, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "contract", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetOrganizationContract(w, r, organization, contract)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// EndContract operation middleware
+func (siw *ServerInterfaceWrapper) EndContract(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "organization" -------------
+	var organization OrganizationPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "organization", chi.URLParam(r, "organization"), &organization, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "organization", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "contract" -------------
+	var contract ContractPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "contract", chi.URLParam(r, "contract"), &contract, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "contract", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params EndContractParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey OptionalIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.EndContract(w, r, organization, contract, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListOrganizationGrants operation middleware
+func (siw *ServerInterfaceWrapper) ListOrganizationGrants(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "organization" -------------
+	var organization OrganizationPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "organization", chi.URLParam(r, "organization"), &organization, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "organization", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListOrganizationGrantsParams
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_token" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_token", r.URL.Query(), &params.PageToken, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_token"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_token", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListOrganizationGrants(w, r, organization, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CreateGrant operation middleware
+func (siw *ServerInterfaceWrapper) CreateGrant(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "organization" -------------
+	var organization OrganizationPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "organization", chi.URLParam(r, "organization"), &organization, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "organization", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateGrantParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+
+	} else {
+		err := fmt.Errorf("Header parameter Idempotency-Key is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "Idempotency-Key", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreateGrant(w, r, organization, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PutMoneyMode operation middleware
+func (siw *ServerInterfaceWrapper) PutMoneyMode(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "organization" -------------
+	var organization OrganizationPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "organization", chi.URLParam(r, "organization"), &organization, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "organization", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PutMoneyMode(w, r, organization)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListOrganizationPayments operation middleware
+func (siw *ServerInterfaceWrapper) ListOrganizationPayments(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "organization" -------------
+	var organization OrganizationPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "organization", chi.URLParam(r, "organization"), &organization, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "organization", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListOrganizationPaymentsParams
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_token" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_token", r.URL.Query(), &params.PageToken, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_token"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_token", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListOrganizationPayments(w, r, organization, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CreatePrepayment operation middleware
+func (siw *ServerInterfaceWrapper) CreatePrepayment(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "organization" -------------
+	var organization OrganizationPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "organization", chi.URLParam(r, "organization"), &organization, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "organization", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreatePrepaymentParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+
+	} else {
+		err := fmt.Errorf("Header parameter Idempotency-Key is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "Idempotency-Key", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreatePrepayment(w, r, organization, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListPriceBookAssignments operation middleware
+func (siw *ServerInterfaceWrapper) ListPriceBookAssignments(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "organization" -------------
+	var organization OrganizationPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "organization", chi.URLParam(r, "organization"), &organization, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "organization", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListPriceBookAssignments(w, r, organization)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// AssignPriceBook operation middleware
+func (siw *ServerInterfaceWrapper) AssignPriceBook(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "organization" -------------
+	var organization OrganizationPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "organization", chi.URLParam(r, "organization"), &organization, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "organization", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params AssignPriceBookParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+
+	} else {
+		err := fmt.Errorf("Header parameter Idempotency-Key is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "Idempotency-Key", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.AssignPriceBook(w, r, organization, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListProjects operation middleware
 func (siw *ServerInterfaceWrapper) ListProjects(w http.ResponseWriter, r *http.Request) {
 
@@ -1780,6 +3177,200 @@ func (siw *ServerInterfaceWrapper) GetProject(w http.ResponseWriter, r *http.Req
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.GetProject(w, r, organization, project)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListOrganizationReservations operation middleware
+func (siw *ServerInterfaceWrapper) ListOrganizationReservations(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "organization" -------------
+	var organization OrganizationPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "organization", chi.URLParam(r, "organization"), &organization, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "organization", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListOrganizationReservationsParams
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_token" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_token", r.URL.Query(), &params.PageToken, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_token"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_token", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListOrganizationReservations(w, r, organization, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// EndReservation operation middleware
+func (siw *ServerInterfaceWrapper) EndReservation(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "organization" -------------
+	var organization OrganizationPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "organization", chi.URLParam(r, "organization"), &organization, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "organization", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "reservation" -------------
+	var reservation ReservationPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "reservation", chi.URLParam(r, "reservation"), &reservation, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "reservation", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params EndReservationParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey OptionalIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.EndReservation(w, r, organization, reservation, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RecordTaxIdCheck operation middleware
+func (siw *ServerInterfaceWrapper) RecordTaxIdCheck(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "organization" -------------
+	var organization OrganizationPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "organization", chi.URLParam(r, "organization"), &organization, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "organization", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RecordTaxIdCheckParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+
+	} else {
+		err := fmt.Errorf("Header parameter Idempotency-Key is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "Idempotency-Key", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RecordTaxIdCheck(w, r, organization, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetOrganizationWallet operation middleware
+func (siw *ServerInterfaceWrapper) GetOrganizationWallet(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "organization" -------------
+	var organization OrganizationPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "organization", chi.URLParam(r, "organization"), &organization, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "organization", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetOrganizationWallet(w, r, organization)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -1951,6 +3542,51 @@ func (siw *ServerInterfaceWrapper) CreatePriceVersion(w http.ResponseWriter, r *
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.CreatePriceVersion(w, r, priceBook, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PublishSpotPrice operation middleware
+func (siw *ServerInterfaceWrapper) PublishSpotPrice(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params PublishSpotPriceParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+
+	} else {
+		err := fmt.Errorf("Header parameter Idempotency-Key is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "Idempotency-Key", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PublishSpotPrice(w, r, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -2242,6 +3878,291 @@ func (siw *ServerInterfaceWrapper) RevokeApiKey(w http.ResponseWriter, r *http.R
 	handler.ServeHTTP(w, r)
 }
 
+// GetBillingProfile operation middleware
+func (siw *ServerInterfaceWrapper) GetBillingProfile(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetBillingProfile(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PutBillingProfile operation middleware
+func (siw *ServerInterfaceWrapper) PutBillingProfile(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PutBillingProfile(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListBudgets operation middleware
+func (siw *ServerInterfaceWrapper) ListBudgets(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListBudgets(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CreateBudget operation middleware
+func (siw *ServerInterfaceWrapper) CreateBudget(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateBudgetParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+
+	} else {
+		err := fmt.Errorf("Header parameter Idempotency-Key is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "Idempotency-Key", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreateBudget(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// DeleteBudget operation middleware
+func (siw *ServerInterfaceWrapper) DeleteBudget(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "budget" -------------
+	var budget BudgetPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "budget", chi.URLParam(r, "budget"), &budget, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "budget", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DeleteBudgetParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey OptionalIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.DeleteBudget(w, r, budget, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetBudget operation middleware
+func (siw *ServerInterfaceWrapper) GetBudget(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "budget" -------------
+	var budget BudgetPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "budget", chi.URLParam(r, "budget"), &budget, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "budget", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetBudget(w, r, budget)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// UpdateBudget operation middleware
+func (siw *ServerInterfaceWrapper) UpdateBudget(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "budget" -------------
+	var budget BudgetPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "budget", chi.URLParam(r, "budget"), &budget, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "budget", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params UpdateBudgetParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey OptionalIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.UpdateBudget(w, r, budget, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListContracts operation middleware
+func (siw *ServerInterfaceWrapper) ListContracts(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListContractsParams
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_token" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_token", r.URL.Query(), &params.PageToken, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_token"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_token", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListContracts(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetContract operation middleware
+func (siw *ServerInterfaceWrapper) GetContract(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "contract" -------------
+	var contract ContractPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "contract", chi.URLParam(r, "contract"), &contract, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "contract", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetContract(w, r, contract)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // PreviewInvoice operation middleware
 func (siw *ServerInterfaceWrapper) PreviewInvoice(w http.ResponseWriter, r *http.Request) {
 
@@ -2283,6 +4204,45 @@ func (siw *ServerInterfaceWrapper) ListInvoices(w http.ResponseWriter, r *http.R
 
 	// Parameter object where we will unmarshal all parameters from the context
 	var params ListInvoicesParams
+
+	// ------------- Optional query parameter "kind" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "kind", r.URL.Query(), &params.Kind, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "kind"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "kind", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "status" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "status", r.URL.Query(), &params.Status, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "status"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "status", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "period" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "period", r.URL.Query(), &params.Period, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "period"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "period", Err: err})
+		}
+		return
+	}
 
 	// ------------- Optional query parameter "page_size" -------------
 
@@ -2347,6 +4307,48 @@ func (siw *ServerInterfaceWrapper) GetInvoice(w http.ResponseWriter, r *http.Req
 	handler.ServeHTTP(w, r)
 }
 
+// GetInvoiceCsv operation middleware
+func (siw *ServerInterfaceWrapper) GetInvoiceCsv(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "invoice" -------------
+	var invoice InvoicePath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "invoice", chi.URLParam(r, "invoice"), &invoice, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "invoice", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetInvoiceCsvParams
+
+	// ------------- Optional query parameter "table" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "table", r.URL.Query(), &params.Table, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "table"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "table", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetInvoiceCsv(w, r, invoice, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // GetInvoiceHtml operation middleware
 func (siw *ServerInterfaceWrapper) GetInvoiceHtml(w http.ResponseWriter, r *http.Request) {
 
@@ -2364,6 +4366,260 @@ func (siw *ServerInterfaceWrapper) GetInvoiceHtml(w http.ResponseWriter, r *http
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.GetInvoiceHtml(w, r, invoice)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetInvoiceJson operation middleware
+func (siw *ServerInterfaceWrapper) GetInvoiceJson(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "invoice" -------------
+	var invoice InvoicePath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "invoice", chi.URLParam(r, "invoice"), &invoice, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "invoice", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetInvoiceJson(w, r, invoice)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListLineSegments operation middleware
+func (siw *ServerInterfaceWrapper) ListLineSegments(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "invoice" -------------
+	var invoice InvoicePath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "invoice", chi.URLParam(r, "invoice"), &invoice, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "invoice", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "line" -------------
+	var line LinePath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "line", chi.URLParam(r, "line"), &line, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "line", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListLineSegmentsParams
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_token" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_token", r.URL.Query(), &params.PageToken, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_token"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_token", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListLineSegments(w, r, invoice, line, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetInvoiceOriginal operation middleware
+func (siw *ServerInterfaceWrapper) GetInvoiceOriginal(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "invoice" -------------
+	var invoice InvoicePath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "invoice", chi.URLParam(r, "invoice"), &invoice, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "invoice", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetInvoiceOriginal(w, r, invoice)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListInvoicePayments operation middleware
+func (siw *ServerInterfaceWrapper) ListInvoicePayments(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "invoice" -------------
+	var invoice InvoicePath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "invoice", chi.URLParam(r, "invoice"), &invoice, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "invoice", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListInvoicePayments(w, r, invoice)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetInvoicePdf operation middleware
+func (siw *ServerInterfaceWrapper) GetInvoicePdf(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "invoice" -------------
+	var invoice InvoicePath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "invoice", chi.URLParam(r, "invoice"), &invoice, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "invoice", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetInvoicePdf(w, r, invoice)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetInvoiceUbl operation middleware
+func (siw *ServerInterfaceWrapper) GetInvoiceUbl(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "invoice" -------------
+	var invoice InvoicePath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "invoice", chi.URLParam(r, "invoice"), &invoice, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "invoice", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetInvoiceUbl(w, r, invoice)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// SetPaymentMethod operation middleware
+func (siw *ServerInterfaceWrapper) SetPaymentMethod(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.SetPaymentMethod(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListPayments operation middleware
+func (siw *ServerInterfaceWrapper) ListPayments(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListPaymentsParams
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_token" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_token", r.URL.Query(), &params.PageToken, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_token"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_token", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListPayments(w, r, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -2581,6 +4837,354 @@ func (siw *ServerInterfaceWrapper) UpdateRegistryLogin(w http.ResponseWriter, r 
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.UpdateRegistryLogin(w, r, registryLogin, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListReservations operation middleware
+func (siw *ServerInterfaceWrapper) ListReservations(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListReservationsParams
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_token" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_token", r.URL.Query(), &params.PageToken, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_token"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_token", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListReservations(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CreateReservation operation middleware
+func (siw *ServerInterfaceWrapper) CreateReservation(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateReservationParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+
+	} else {
+		err := fmt.Errorf("Header parameter Idempotency-Key is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "Idempotency-Key", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreateReservation(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetReservation operation middleware
+func (siw *ServerInterfaceWrapper) GetReservation(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "reservation" -------------
+	var reservation ReservationPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "reservation", chi.URLParam(r, "reservation"), &reservation, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "reservation", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetReservation(w, r, reservation)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetOrganizationUsage operation middleware
+func (siw *ServerInterfaceWrapper) GetOrganizationUsage(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetOrganizationUsageParams
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "bucket" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "bucket", r.URL.Query(), &params.Bucket, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "bucket"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "bucket", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "group_by" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", false, false, "group_by", r.URL.Query(), &params.GroupBy, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "group_by"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "group_by", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_token" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_token", r.URL.Query(), &params.PageToken, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_token"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_token", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetOrganizationUsage(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetWallet operation middleware
+func (siw *ServerInterfaceWrapper) GetWallet(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetWallet(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// RedeemCoupon operation middleware
+func (siw *ServerInterfaceWrapper) RedeemCoupon(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RedeemCouponParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+
+	} else {
+		err := fmt.Errorf("Header parameter Idempotency-Key is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "Idempotency-Key", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.RedeemCoupon(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetAutoTopUp operation middleware
+func (siw *ServerInterfaceWrapper) GetAutoTopUp(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetAutoTopUp(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PutAutoTopUp operation middleware
+func (siw *ServerInterfaceWrapper) PutAutoTopUp(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PutAutoTopUp(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListGrants operation middleware
+func (siw *ServerInterfaceWrapper) ListGrants(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListGrantsParams
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_token" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_token", r.URL.Query(), &params.PageToken, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_token"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_token", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListGrants(w, r, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -3451,6 +6055,104 @@ func (siw *ServerInterfaceWrapper) GetUsage(w http.ResponseWriter, r *http.Reque
 	handler.ServeHTTP(w, r)
 }
 
+// ListSpotPrices operation middleware
+func (siw *ServerInterfaceWrapper) ListSpotPrices(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListSpotPricesParams
+
+	// ------------- Required query parameter "offer" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "offer", r.URL.Query(), &params.Offer, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "offer"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "offer", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "currency" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "currency", r.URL.Query(), &params.Currency, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "currency"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "currency", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListSpotPrices(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ReceivePaymentEvent operation middleware
+func (siw *ServerInterfaceWrapper) ReceivePaymentEvent(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "provider" -------------
+	var provider ProviderPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "provider", chi.URLParam(r, "provider"), &provider, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "provider", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ReceivePaymentEvent(w, r, provider)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // Whoami operation middleware
 func (siw *ServerInterfaceWrapper) Whoami(w http.ResponseWriter, r *http.Request) {
 
@@ -3639,6 +6341,93 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Get(options.BaseURL+"/v1/organization/invoices/{invoice}/html", wrapper.GetInvoiceHtml)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/organization/reservations", wrapper.ListReservations)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/organization/reservations", wrapper.CreateReservation)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/organization/reservations/{reservation}", wrapper.GetReservation)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/organization/contracts", wrapper.ListContracts)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/organization/contracts/{contract}", wrapper.GetContract)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/spot-prices", wrapper.ListSpotPrices)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/organization/invoices/{invoice}/lines/{line}/segments", wrapper.ListLineSegments)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/organization/invoices/{invoice}/pdf", wrapper.GetInvoicePdf)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/organization/invoices/{invoice}/csv", wrapper.GetInvoiceCsv)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/organization/invoices/{invoice}/json", wrapper.GetInvoiceJson)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/organization/invoices/{invoice}/ubl", wrapper.GetInvoiceUbl)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/organization/invoices/{invoice}/original", wrapper.GetInvoiceOriginal)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/organization/invoices/{invoice}/payments", wrapper.ListInvoicePayments)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/organization/payments", wrapper.ListPayments)
+	})
+	r.Group(func(r chi.Router) {
+		r.Put(options.BaseURL+"/v1/organization/payment-method", wrapper.SetPaymentMethod)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/webhooks/payments/{provider}", wrapper.ReceivePaymentEvent)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/organization/usage", wrapper.GetOrganizationUsage)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/organization/billing-profile", wrapper.GetBillingProfile)
+	})
+	r.Group(func(r chi.Router) {
+		r.Put(options.BaseURL+"/v1/organization/billing-profile", wrapper.PutBillingProfile)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/organization/wallet", wrapper.GetWallet)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/organization/wallet/grants", wrapper.ListGrants)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/organization/wallet/auto-top-up", wrapper.GetAutoTopUp)
+	})
+	r.Group(func(r chi.Router) {
+		r.Put(options.BaseURL+"/v1/organization/wallet/auto-top-up", wrapper.PutAutoTopUp)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/organization/wallet/actions/redeem", wrapper.RedeemCoupon)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/organization/budgets", wrapper.ListBudgets)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/organization/budgets", wrapper.CreateBudget)
+	})
+	r.Group(func(r chi.Router) {
+		r.Delete(options.BaseURL+"/v1/organization/budgets/{budget}", wrapper.DeleteBudget)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/organization/budgets/{budget}", wrapper.GetBudget)
+	})
+	r.Group(func(r chi.Router) {
+		r.Patch(options.BaseURL+"/v1/organization/budgets/{budget}", wrapper.UpdateBudget)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/organization/api-keys", wrapper.ListApiKeys)
 	})
 	r.Group(func(r chi.Router) {
@@ -3749,6 +6538,84 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/admin/invoice-runs/{period}", wrapper.GetInvoiceRun)
 	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/admin/organizations/{organization}/contracts", wrapper.ListOrganizationContracts)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/admin/organizations/{organization}/contracts", wrapper.CreateContract)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/admin/organizations/{organization}/contracts/{contract}", wrapper.GetOrganizationContract)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/admin/organizations/{organization}/contracts/{contract}/actions/end", wrapper.EndContract)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/admin/organizations/{organization}/reservations", wrapper.ListOrganizationReservations)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/admin/organizations/{organization}/reservations/{reservation}/actions/end", wrapper.EndReservation)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/admin/organizations/{organization}/price-books", wrapper.ListPriceBookAssignments)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/admin/organizations/{organization}/price-books", wrapper.AssignPriceBook)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/admin/spot-prices", wrapper.PublishSpotPrice)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/admin/approvals", wrapper.ListApprovals)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/admin/approvals/{approval}", wrapper.GetApproval)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/admin/approvals/{approval}/actions/approve", wrapper.ApproveRequest)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/admin/approvals/{approval}/actions/reject", wrapper.RejectRequest)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/admin/approval-rules", wrapper.ListApprovalRules)
+	})
+	r.Group(func(r chi.Router) {
+		r.Put(options.BaseURL+"/v1/admin/approval-rules/{approval_kind}", wrapper.PutApprovalRule)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/admin/organizations/{organization}/billing-profile", wrapper.GetOrganizationBillingProfile)
+	})
+	r.Group(func(r chi.Router) {
+		r.Put(options.BaseURL+"/v1/admin/organizations/{organization}/billing-profile", wrapper.PutOrganizationBillingProfile)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/admin/organizations/{organization}/billing-profile/actions/check-tax-id", wrapper.CheckTaxId)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/admin/organizations/{organization}/tax-id-checks", wrapper.RecordTaxIdCheck)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/admin/organizations/{organization}/wallet", wrapper.GetOrganizationWallet)
+	})
+	r.Group(func(r chi.Router) {
+		r.Put(options.BaseURL+"/v1/admin/organizations/{organization}/money-mode", wrapper.PutMoneyMode)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/admin/organizations/{organization}/grants", wrapper.ListOrganizationGrants)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/admin/organizations/{organization}/grants", wrapper.CreateGrant)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/admin/organizations/{organization}/prepayments", wrapper.CreatePrepayment)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/admin/coupons", wrapper.CreateCoupon)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/admin/organizations/{organization}/payments", wrapper.ListOrganizationPayments)
+	})
 
 	return r
 }
@@ -3782,6 +6649,312 @@ type GetJwksdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetJwksdefaultApplicationProblemPlusJSONResponse) VisitGetJwksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListApprovalRulesRequestObject struct {
+}
+
+type ListApprovalRulesResponseObject interface {
+	VisitListApprovalRulesResponse(w http.ResponseWriter) error
+}
+
+type ListApprovalRules200JSONResponse ApprovalRules
+
+func (response ListApprovalRules200JSONResponse) VisitListApprovalRulesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListApprovalRulesdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListApprovalRulesdefaultApplicationProblemPlusJSONResponse) VisitListApprovalRulesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutApprovalRuleRequestObject struct {
+	ApprovalKind ApprovalKindPath `json:"approval_kind"`
+	Body         *PutApprovalRuleJSONRequestBody
+}
+
+type PutApprovalRuleResponseObject interface {
+	VisitPutApprovalRuleResponse(w http.ResponseWriter) error
+}
+
+type PutApprovalRule200JSONResponse ApprovalRules
+
+func (response PutApprovalRule200JSONResponse) VisitPutApprovalRuleResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutApprovalRuledefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response PutApprovalRuledefaultApplicationProblemPlusJSONResponse) VisitPutApprovalRuleResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListApprovalsRequestObject struct {
+	Params ListApprovalsParams
+}
+
+type ListApprovalsResponseObject interface {
+	VisitListApprovalsResponse(w http.ResponseWriter) error
+}
+
+type ListApprovals200JSONResponse ApprovalList
+
+func (response ListApprovals200JSONResponse) VisitListApprovalsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListApprovalsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListApprovalsdefaultApplicationProblemPlusJSONResponse) VisitListApprovalsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetApprovalRequestObject struct {
+	Approval ApprovalPath `json:"approval"`
+}
+
+type GetApprovalResponseObject interface {
+	VisitGetApprovalResponse(w http.ResponseWriter) error
+}
+
+type GetApproval200JSONResponse Approval
+
+func (response GetApproval200JSONResponse) VisitGetApprovalResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetApprovaldefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetApprovaldefaultApplicationProblemPlusJSONResponse) VisitGetApprovalResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ApproveRequestRequestObject struct {
+	Approval ApprovalPath `json:"approval"`
+	Params   ApproveRequestParams
+}
+
+type ApproveRequestResponseObject interface {
+	VisitApproveRequestResponse(w http.ResponseWriter) error
+}
+
+type ApproveRequest200ResponseHeaders struct {
+	IdempotentReplayed *string
+}
+
+type ApproveRequest200JSONResponse struct {
+	Body    Approval
+	Headers ApproveRequest200ResponseHeaders
+}
+
+func (response ApproveRequest200JSONResponse) VisitApproveRequestResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ApproveRequestdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ApproveRequestdefaultApplicationProblemPlusJSONResponse) VisitApproveRequestResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RejectRequestRequestObject struct {
+	Approval ApprovalPath `json:"approval"`
+	Params   RejectRequestParams
+}
+
+type RejectRequestResponseObject interface {
+	VisitRejectRequestResponse(w http.ResponseWriter) error
+}
+
+type RejectRequest200ResponseHeaders struct {
+	IdempotentReplayed *string
+}
+
+type RejectRequest200JSONResponse struct {
+	Body    Approval
+	Headers RejectRequest200ResponseHeaders
+}
+
+func (response RejectRequest200JSONResponse) VisitRejectRequestResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RejectRequestdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response RejectRequestdefaultApplicationProblemPlusJSONResponse) VisitRejectRequestResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateCouponRequestObject struct {
+	Params CreateCouponParams
+	Body   *CreateCouponJSONRequestBody
+}
+
+type CreateCouponResponseObject interface {
+	VisitCreateCouponResponse(w http.ResponseWriter) error
+}
+
+type CreateCoupon201ResponseHeaders struct {
+	IdempotentReplayed *string
+}
+
+type CreateCoupon201JSONResponse struct {
+	Body    Coupon
+	Headers CreateCoupon201ResponseHeaders
+}
+
+func (response CreateCoupon201JSONResponse) VisitCreateCouponResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateCoupondefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response CreateCoupondefaultApplicationProblemPlusJSONResponse) VisitCreateCouponResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -4355,6 +7528,7 @@ func (response CreateInvoiceRundefaultApplicationProblemPlusJSONResponse) VisitC
 
 type GetInvoiceRunRequestObject struct {
 	Period PeriodPath `json:"period"`
+	Params GetInvoiceRunParams
 }
 
 type GetInvoiceRunResponseObject interface {
@@ -4825,6 +7999,634 @@ func (response CreateOrganizationApiKeydefaultApplicationProblemPlusJSONResponse
 	return err
 }
 
+type GetOrganizationBillingProfileRequestObject struct {
+	Organization OrganizationPath `json:"organization"`
+}
+
+type GetOrganizationBillingProfileResponseObject interface {
+	VisitGetOrganizationBillingProfileResponse(w http.ResponseWriter) error
+}
+
+type GetOrganizationBillingProfile200JSONResponse BillingProfile
+
+func (response GetOrganizationBillingProfile200JSONResponse) VisitGetOrganizationBillingProfileResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetOrganizationBillingProfiledefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetOrganizationBillingProfiledefaultApplicationProblemPlusJSONResponse) VisitGetOrganizationBillingProfileResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutOrganizationBillingProfileRequestObject struct {
+	Organization OrganizationPath `json:"organization"`
+	Body         *PutOrganizationBillingProfileJSONRequestBody
+}
+
+type PutOrganizationBillingProfileResponseObject interface {
+	VisitPutOrganizationBillingProfileResponse(w http.ResponseWriter) error
+}
+
+type PutOrganizationBillingProfile200JSONResponse BillingProfile
+
+func (response PutOrganizationBillingProfile200JSONResponse) VisitPutOrganizationBillingProfileResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutOrganizationBillingProfiledefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response PutOrganizationBillingProfiledefaultApplicationProblemPlusJSONResponse) VisitPutOrganizationBillingProfileResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CheckTaxIdRequestObject struct {
+	Organization OrganizationPath `json:"organization"`
+	Params       CheckTaxIdParams
+}
+
+type CheckTaxIdResponseObject interface {
+	VisitCheckTaxIdResponse(w http.ResponseWriter) error
+}
+
+type CheckTaxId200ResponseHeaders struct {
+	IdempotentReplayed *string
+}
+
+type CheckTaxId200JSONResponse struct {
+	Body    TaxIdCheck
+	Headers CheckTaxId200ResponseHeaders
+}
+
+func (response CheckTaxId200JSONResponse) VisitCheckTaxIdResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CheckTaxIddefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response CheckTaxIddefaultApplicationProblemPlusJSONResponse) VisitCheckTaxIdResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListOrganizationContractsRequestObject struct {
+	Organization OrganizationPath `json:"organization"`
+	Params       ListOrganizationContractsParams
+}
+
+type ListOrganizationContractsResponseObject interface {
+	VisitListOrganizationContractsResponse(w http.ResponseWriter) error
+}
+
+type ListOrganizationContracts200JSONResponse ContractList
+
+func (response ListOrganizationContracts200JSONResponse) VisitListOrganizationContractsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListOrganizationContractsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListOrganizationContractsdefaultApplicationProblemPlusJSONResponse) VisitListOrganizationContractsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateContractRequestObject struct {
+	Organization OrganizationPath `json:"organization"`
+	Params       CreateContractParams
+	Body         *CreateContractJSONRequestBody
+}
+
+type CreateContractResponseObject interface {
+	VisitCreateContractResponse(w http.ResponseWriter) error
+}
+
+type CreateContract201ResponseHeaders struct {
+	IdempotentReplayed *string
+	Location           *string
+}
+
+type CreateContract201JSONResponse struct {
+	Body    Contract
+	Headers CreateContract201ResponseHeaders
+}
+
+func (response CreateContract201JSONResponse) VisitCreateContractResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	if response.Headers.Location != nil {
+		w.Header().Set("Location", fmt.Sprint(*response.Headers.Location))
+	}
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateContractdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response CreateContractdefaultApplicationProblemPlusJSONResponse) VisitCreateContractResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetOrganizationContractRequestObject struct {
+	Organization OrganizationPath `json:"organization"`
+	Contract     ContractPath     `json:"contract"`
+}
+
+type GetOrganizationContractResponseObject interface {
+	VisitGetOrganizationContractResponse(w http.ResponseWriter) error
+}
+
+type GetOrganizationContract200JSONResponse Contract
+
+func (response GetOrganizationContract200JSONResponse) VisitGetOrganizationContractResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetOrganizationContractdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetOrganizationContractdefaultApplicationProblemPlusJSONResponse) VisitGetOrganizationContractResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EndContractRequestObject struct {
+	Organization OrganizationPath `json:"organization"`
+	Contract     ContractPath     `json:"contract"`
+	Params       EndContractParams
+	Body         *EndContractJSONRequestBody
+}
+
+type EndContractResponseObject interface {
+	VisitEndContractResponse(w http.ResponseWriter) error
+}
+
+type EndContract200ResponseHeaders struct {
+	IdempotentReplayed *string
+}
+
+type EndContract200JSONResponse struct {
+	Body    Contract
+	Headers EndContract200ResponseHeaders
+}
+
+func (response EndContract200JSONResponse) VisitEndContractResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EndContractdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response EndContractdefaultApplicationProblemPlusJSONResponse) VisitEndContractResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListOrganizationGrantsRequestObject struct {
+	Organization OrganizationPath `json:"organization"`
+	Params       ListOrganizationGrantsParams
+}
+
+type ListOrganizationGrantsResponseObject interface {
+	VisitListOrganizationGrantsResponse(w http.ResponseWriter) error
+}
+
+type ListOrganizationGrants200JSONResponse GrantList
+
+func (response ListOrganizationGrants200JSONResponse) VisitListOrganizationGrantsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListOrganizationGrantsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListOrganizationGrantsdefaultApplicationProblemPlusJSONResponse) VisitListOrganizationGrantsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateGrantRequestObject struct {
+	Organization OrganizationPath `json:"organization"`
+	Params       CreateGrantParams
+	Body         *CreateGrantJSONRequestBody
+}
+
+type CreateGrantResponseObject interface {
+	VisitCreateGrantResponse(w http.ResponseWriter) error
+}
+
+type CreateGrant201ResponseHeaders struct {
+	IdempotentReplayed *string
+}
+
+type CreateGrant201JSONResponse struct {
+	Body    Grant
+	Headers CreateGrant201ResponseHeaders
+}
+
+func (response CreateGrant201JSONResponse) VisitCreateGrantResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateGrantdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response CreateGrantdefaultApplicationProblemPlusJSONResponse) VisitCreateGrantResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutMoneyModeRequestObject struct {
+	Organization OrganizationPath `json:"organization"`
+	Body         *PutMoneyModeJSONRequestBody
+}
+
+type PutMoneyModeResponseObject interface {
+	VisitPutMoneyModeResponse(w http.ResponseWriter) error
+}
+
+type PutMoneyMode200JSONResponse Wallet
+
+func (response PutMoneyMode200JSONResponse) VisitPutMoneyModeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutMoneyModedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response PutMoneyModedefaultApplicationProblemPlusJSONResponse) VisitPutMoneyModeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListOrganizationPaymentsRequestObject struct {
+	Organization OrganizationPath `json:"organization"`
+	Params       ListOrganizationPaymentsParams
+}
+
+type ListOrganizationPaymentsResponseObject interface {
+	VisitListOrganizationPaymentsResponse(w http.ResponseWriter) error
+}
+
+type ListOrganizationPayments200JSONResponse PaymentList
+
+func (response ListOrganizationPayments200JSONResponse) VisitListOrganizationPaymentsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListOrganizationPaymentsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListOrganizationPaymentsdefaultApplicationProblemPlusJSONResponse) VisitListOrganizationPaymentsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreatePrepaymentRequestObject struct {
+	Organization OrganizationPath `json:"organization"`
+	Params       CreatePrepaymentParams
+	Body         *CreatePrepaymentJSONRequestBody
+}
+
+type CreatePrepaymentResponseObject interface {
+	VisitCreatePrepaymentResponse(w http.ResponseWriter) error
+}
+
+type CreatePrepayment201ResponseHeaders struct {
+	IdempotentReplayed *string
+}
+
+type CreatePrepayment201JSONResponse struct {
+	Body    Wallet
+	Headers CreatePrepayment201ResponseHeaders
+}
+
+func (response CreatePrepayment201JSONResponse) VisitCreatePrepaymentResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreatePrepaymentdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response CreatePrepaymentdefaultApplicationProblemPlusJSONResponse) VisitCreatePrepaymentResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListPriceBookAssignmentsRequestObject struct {
+	Organization OrganizationPath `json:"organization"`
+}
+
+type ListPriceBookAssignmentsResponseObject interface {
+	VisitListPriceBookAssignmentsResponse(w http.ResponseWriter) error
+}
+
+type ListPriceBookAssignments200JSONResponse PriceBookAssignments
+
+func (response ListPriceBookAssignments200JSONResponse) VisitListPriceBookAssignmentsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListPriceBookAssignmentsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListPriceBookAssignmentsdefaultApplicationProblemPlusJSONResponse) VisitListPriceBookAssignmentsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AssignPriceBookRequestObject struct {
+	Organization OrganizationPath `json:"organization"`
+	Params       AssignPriceBookParams
+	Body         *AssignPriceBookJSONRequestBody
+}
+
+type AssignPriceBookResponseObject interface {
+	VisitAssignPriceBookResponse(w http.ResponseWriter) error
+}
+
+type AssignPriceBook201ResponseHeaders struct {
+	IdempotentReplayed *string
+}
+
+type AssignPriceBook201JSONResponse struct {
+	Body    PriceBookAssignments
+	Headers AssignPriceBook201ResponseHeaders
+}
+
+func (response AssignPriceBook201JSONResponse) VisitAssignPriceBookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type AssignPriceBookdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response AssignPriceBookdefaultApplicationProblemPlusJSONResponse) VisitAssignPriceBookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListProjectsRequestObject struct {
 	Organization OrganizationPath `json:"organization"`
 	Params       ListProjectsParams
@@ -4949,6 +8751,188 @@ type GetProjectdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetProjectdefaultApplicationProblemPlusJSONResponse) VisitGetProjectResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListOrganizationReservationsRequestObject struct {
+	Organization OrganizationPath `json:"organization"`
+	Params       ListOrganizationReservationsParams
+}
+
+type ListOrganizationReservationsResponseObject interface {
+	VisitListOrganizationReservationsResponse(w http.ResponseWriter) error
+}
+
+type ListOrganizationReservations200JSONResponse ReservationList
+
+func (response ListOrganizationReservations200JSONResponse) VisitListOrganizationReservationsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListOrganizationReservationsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListOrganizationReservationsdefaultApplicationProblemPlusJSONResponse) VisitListOrganizationReservationsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EndReservationRequestObject struct {
+	Organization OrganizationPath `json:"organization"`
+	Reservation  ReservationPath  `json:"reservation"`
+	Params       EndReservationParams
+	Body         *EndReservationJSONRequestBody
+}
+
+type EndReservationResponseObject interface {
+	VisitEndReservationResponse(w http.ResponseWriter) error
+}
+
+type EndReservation200ResponseHeaders struct {
+	IdempotentReplayed *string
+}
+
+type EndReservation200JSONResponse struct {
+	Body    Reservation
+	Headers EndReservation200ResponseHeaders
+}
+
+func (response EndReservation200JSONResponse) VisitEndReservationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type EndReservationdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response EndReservationdefaultApplicationProblemPlusJSONResponse) VisitEndReservationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RecordTaxIdCheckRequestObject struct {
+	Organization OrganizationPath `json:"organization"`
+	Params       RecordTaxIdCheckParams
+	Body         *RecordTaxIdCheckJSONRequestBody
+}
+
+type RecordTaxIdCheckResponseObject interface {
+	VisitRecordTaxIdCheckResponse(w http.ResponseWriter) error
+}
+
+type RecordTaxIdCheck201ResponseHeaders struct {
+	IdempotentReplayed *string
+}
+
+type RecordTaxIdCheck201JSONResponse struct {
+	Body    TaxIdCheck
+	Headers RecordTaxIdCheck201ResponseHeaders
+}
+
+func (response RecordTaxIdCheck201JSONResponse) VisitRecordTaxIdCheckResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RecordTaxIdCheckdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response RecordTaxIdCheckdefaultApplicationProblemPlusJSONResponse) VisitRecordTaxIdCheckResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetOrganizationWalletRequestObject struct {
+	Organization OrganizationPath `json:"organization"`
+}
+
+type GetOrganizationWalletResponseObject interface {
+	VisitGetOrganizationWalletResponse(w http.ResponseWriter) error
+}
+
+type GetOrganizationWallet200JSONResponse Wallet
+
+func (response GetOrganizationWallet200JSONResponse) VisitGetOrganizationWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetOrganizationWalletdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetOrganizationWalletdefaultApplicationProblemPlusJSONResponse) VisitGetOrganizationWalletResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -5136,6 +9120,56 @@ type CreatePriceVersiondefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response CreatePriceVersiondefaultApplicationProblemPlusJSONResponse) VisitCreatePriceVersionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PublishSpotPriceRequestObject struct {
+	Params PublishSpotPriceParams
+	Body   *PublishSpotPriceJSONRequestBody
+}
+
+type PublishSpotPriceResponseObject interface {
+	VisitPublishSpotPriceResponse(w http.ResponseWriter) error
+}
+
+type PublishSpotPrice201ResponseHeaders struct {
+	IdempotentReplayed *string
+}
+
+type PublishSpotPrice201JSONResponse struct {
+	Body    SpotPrice
+	Headers PublishSpotPrice201ResponseHeaders
+}
+
+func (response PublishSpotPrice201JSONResponse) VisitPublishSpotPriceResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PublishSpotPricedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response PublishSpotPricedefaultApplicationProblemPlusJSONResponse) VisitPublishSpotPriceResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -5395,6 +9429,385 @@ func (response RevokeApiKeydefaultApplicationProblemPlusJSONResponse) VisitRevok
 	return err
 }
 
+type GetBillingProfileRequestObject struct {
+}
+
+type GetBillingProfileResponseObject interface {
+	VisitGetBillingProfileResponse(w http.ResponseWriter) error
+}
+
+type GetBillingProfile200JSONResponse BillingProfile
+
+func (response GetBillingProfile200JSONResponse) VisitGetBillingProfileResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetBillingProfiledefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetBillingProfiledefaultApplicationProblemPlusJSONResponse) VisitGetBillingProfileResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutBillingProfileRequestObject struct {
+	Body *PutBillingProfileJSONRequestBody
+}
+
+type PutBillingProfileResponseObject interface {
+	VisitPutBillingProfileResponse(w http.ResponseWriter) error
+}
+
+type PutBillingProfile200JSONResponse BillingProfile
+
+func (response PutBillingProfile200JSONResponse) VisitPutBillingProfileResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutBillingProfiledefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response PutBillingProfiledefaultApplicationProblemPlusJSONResponse) VisitPutBillingProfileResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListBudgetsRequestObject struct {
+}
+
+type ListBudgetsResponseObject interface {
+	VisitListBudgetsResponse(w http.ResponseWriter) error
+}
+
+type ListBudgets200JSONResponse BudgetList
+
+func (response ListBudgets200JSONResponse) VisitListBudgetsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListBudgetsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListBudgetsdefaultApplicationProblemPlusJSONResponse) VisitListBudgetsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateBudgetRequestObject struct {
+	Params CreateBudgetParams
+	Body   *CreateBudgetJSONRequestBody
+}
+
+type CreateBudgetResponseObject interface {
+	VisitCreateBudgetResponse(w http.ResponseWriter) error
+}
+
+type CreateBudget201ResponseHeaders struct {
+	IdempotentReplayed *string
+	Location           *string
+}
+
+type CreateBudget201JSONResponse struct {
+	Body    Budget
+	Headers CreateBudget201ResponseHeaders
+}
+
+func (response CreateBudget201JSONResponse) VisitCreateBudgetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	if response.Headers.Location != nil {
+		w.Header().Set("Location", fmt.Sprint(*response.Headers.Location))
+	}
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateBudgetdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response CreateBudgetdefaultApplicationProblemPlusJSONResponse) VisitCreateBudgetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteBudgetRequestObject struct {
+	Budget BudgetPath `json:"budget"`
+	Params DeleteBudgetParams
+}
+
+type DeleteBudgetResponseObject interface {
+	VisitDeleteBudgetResponse(w http.ResponseWriter) error
+}
+
+type DeleteBudget204ResponseHeaders struct {
+	IdempotentReplayed *string
+}
+
+type DeleteBudget204Response struct {
+	Headers DeleteBudget204ResponseHeaders
+}
+
+func (response DeleteBudget204Response) VisitDeleteBudgetResponse(w http.ResponseWriter) error {
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(204)
+	return nil
+}
+
+type DeleteBudgetdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response DeleteBudgetdefaultApplicationProblemPlusJSONResponse) VisitDeleteBudgetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetBudgetRequestObject struct {
+	Budget BudgetPath `json:"budget"`
+}
+
+type GetBudgetResponseObject interface {
+	VisitGetBudgetResponse(w http.ResponseWriter) error
+}
+
+type GetBudget200JSONResponse Budget
+
+func (response GetBudget200JSONResponse) VisitGetBudgetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetBudgetdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetBudgetdefaultApplicationProblemPlusJSONResponse) VisitGetBudgetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateBudgetRequestObject struct {
+	Budget BudgetPath `json:"budget"`
+	Params UpdateBudgetParams
+	Body   *UpdateBudgetJSONRequestBody
+}
+
+type UpdateBudgetResponseObject interface {
+	VisitUpdateBudgetResponse(w http.ResponseWriter) error
+}
+
+type UpdateBudget200ResponseHeaders struct {
+	IdempotentReplayed *string
+}
+
+type UpdateBudget200JSONResponse struct {
+	Body    Budget
+	Headers UpdateBudget200ResponseHeaders
+}
+
+func (response UpdateBudget200JSONResponse) VisitUpdateBudgetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateBudgetdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response UpdateBudgetdefaultApplicationProblemPlusJSONResponse) VisitUpdateBudgetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListContractsRequestObject struct {
+	Params ListContractsParams
+}
+
+type ListContractsResponseObject interface {
+	VisitListContractsResponse(w http.ResponseWriter) error
+}
+
+type ListContracts200JSONResponse ContractList
+
+func (response ListContracts200JSONResponse) VisitListContractsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListContractsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListContractsdefaultApplicationProblemPlusJSONResponse) VisitListContractsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetContractRequestObject struct {
+	Contract ContractPath `json:"contract"`
+}
+
+type GetContractResponseObject interface {
+	VisitGetContractResponse(w http.ResponseWriter) error
+}
+
+type GetContract200JSONResponse Contract
+
+func (response GetContract200JSONResponse) VisitGetContractResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetContractdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetContractdefaultApplicationProblemPlusJSONResponse) VisitGetContractResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type PreviewInvoiceRequestObject struct {
 	Params PreviewInvoiceParams
 }
@@ -5512,6 +9925,60 @@ func (response GetInvoicedefaultApplicationProblemPlusJSONResponse) VisitGetInvo
 	return err
 }
 
+type GetInvoiceCsvRequestObject struct {
+	Invoice InvoicePath `json:"invoice"`
+	Params  GetInvoiceCsvParams
+}
+
+type GetInvoiceCsvResponseObject interface {
+	VisitGetInvoiceCsvResponse(w http.ResponseWriter) error
+}
+
+type GetInvoiceCsv200ResponseHeaders struct {
+	ContentDisposition *string
+}
+
+type GetInvoiceCsv200TextcsvResponse struct {
+	Body          io.Reader
+	Headers       GetInvoiceCsv200ResponseHeaders
+	ContentLength int64
+}
+
+func (response GetInvoiceCsv200TextcsvResponse) VisitGetInvoiceCsvResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/csv")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	if response.Headers.ContentDisposition != nil {
+		w.Header().Set("Content-Disposition", fmt.Sprint(*response.Headers.ContentDisposition))
+	}
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type GetInvoiceCsvdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetInvoiceCsvdefaultApplicationProblemPlusJSONResponse) VisitGetInvoiceCsvResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetInvoiceHtmlRequestObject struct {
 	Invoice InvoicePath `json:"invoice"`
 }
@@ -5546,6 +10013,397 @@ type GetInvoiceHtmldefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetInvoiceHtmldefaultApplicationProblemPlusJSONResponse) VisitGetInvoiceHtmlResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetInvoiceJsonRequestObject struct {
+	Invoice InvoicePath `json:"invoice"`
+}
+
+type GetInvoiceJsonResponseObject interface {
+	VisitGetInvoiceJsonResponse(w http.ResponseWriter) error
+}
+
+type GetInvoiceJson200ResponseHeaders struct {
+	ContentDisposition *string
+}
+
+type GetInvoiceJson200JSONResponse struct {
+	Body    map[string]interface{}
+	Headers GetInvoiceJson200ResponseHeaders
+}
+
+func (response GetInvoiceJson200JSONResponse) VisitGetInvoiceJsonResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.ContentDisposition != nil {
+		w.Header().Set("Content-Disposition", fmt.Sprint(*response.Headers.ContentDisposition))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetInvoiceJsondefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetInvoiceJsondefaultApplicationProblemPlusJSONResponse) VisitGetInvoiceJsonResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListLineSegmentsRequestObject struct {
+	Invoice InvoicePath `json:"invoice"`
+	Line    LinePath    `json:"line"`
+	Params  ListLineSegmentsParams
+}
+
+type ListLineSegmentsResponseObject interface {
+	VisitListLineSegmentsResponse(w http.ResponseWriter) error
+}
+
+type ListLineSegments200JSONResponse LineSegmentList
+
+func (response ListLineSegments200JSONResponse) VisitListLineSegmentsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListLineSegmentsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListLineSegmentsdefaultApplicationProblemPlusJSONResponse) VisitListLineSegmentsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetInvoiceOriginalRequestObject struct {
+	Invoice InvoicePath `json:"invoice"`
+}
+
+type GetInvoiceOriginalResponseObject interface {
+	VisitGetInvoiceOriginalResponse(w http.ResponseWriter) error
+}
+
+type GetInvoiceOriginal200ResponseHeaders struct {
+	ContentDisposition *string
+	ReprDigest         *string
+}
+
+type GetInvoiceOriginal200ApplicationpdfResponse struct {
+	Body          io.Reader
+	Headers       GetInvoiceOriginal200ResponseHeaders
+	ContentLength int64
+}
+
+func (response GetInvoiceOriginal200ApplicationpdfResponse) VisitGetInvoiceOriginalResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "application/pdf")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	if response.Headers.ContentDisposition != nil {
+		w.Header().Set("Content-Disposition", fmt.Sprint(*response.Headers.ContentDisposition))
+	}
+	if response.Headers.ReprDigest != nil {
+		w.Header().Set("Repr-Digest", fmt.Sprint(*response.Headers.ReprDigest))
+	}
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type GetInvoiceOriginal200ApplicationxmlResponse struct {
+	Body          io.Reader
+	Headers       GetInvoiceOriginal200ResponseHeaders
+	ContentLength int64
+}
+
+func (response GetInvoiceOriginal200ApplicationxmlResponse) VisitGetInvoiceOriginalResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "application/xml")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	if response.Headers.ContentDisposition != nil {
+		w.Header().Set("Content-Disposition", fmt.Sprint(*response.Headers.ContentDisposition))
+	}
+	if response.Headers.ReprDigest != nil {
+		w.Header().Set("Repr-Digest", fmt.Sprint(*response.Headers.ReprDigest))
+	}
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type GetInvoiceOriginaldefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetInvoiceOriginaldefaultApplicationProblemPlusJSONResponse) VisitGetInvoiceOriginalResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListInvoicePaymentsRequestObject struct {
+	Invoice InvoicePath `json:"invoice"`
+}
+
+type ListInvoicePaymentsResponseObject interface {
+	VisitListInvoicePaymentsResponse(w http.ResponseWriter) error
+}
+
+type ListInvoicePayments200JSONResponse PaymentAttempts
+
+func (response ListInvoicePayments200JSONResponse) VisitListInvoicePaymentsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListInvoicePaymentsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListInvoicePaymentsdefaultApplicationProblemPlusJSONResponse) VisitListInvoicePaymentsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetInvoicePdfRequestObject struct {
+	Invoice InvoicePath `json:"invoice"`
+}
+
+type GetInvoicePdfResponseObject interface {
+	VisitGetInvoicePdfResponse(w http.ResponseWriter) error
+}
+
+type GetInvoicePdf200ResponseHeaders struct {
+	ContentDisposition *string
+}
+
+type GetInvoicePdf200ApplicationpdfResponse struct {
+	Body          io.Reader
+	Headers       GetInvoicePdf200ResponseHeaders
+	ContentLength int64
+}
+
+func (response GetInvoicePdf200ApplicationpdfResponse) VisitGetInvoicePdfResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "application/pdf")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	if response.Headers.ContentDisposition != nil {
+		w.Header().Set("Content-Disposition", fmt.Sprint(*response.Headers.ContentDisposition))
+	}
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type GetInvoicePdfdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetInvoicePdfdefaultApplicationProblemPlusJSONResponse) VisitGetInvoicePdfResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetInvoiceUblRequestObject struct {
+	Invoice InvoicePath `json:"invoice"`
+}
+
+type GetInvoiceUblResponseObject interface {
+	VisitGetInvoiceUblResponse(w http.ResponseWriter) error
+}
+
+type GetInvoiceUbl200ResponseHeaders struct {
+	ContentDisposition *string
+}
+
+type GetInvoiceUbl200ApplicationxmlResponse struct {
+	Body          io.Reader
+	Headers       GetInvoiceUbl200ResponseHeaders
+	ContentLength int64
+}
+
+func (response GetInvoiceUbl200ApplicationxmlResponse) VisitGetInvoiceUblResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "application/xml")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	if response.Headers.ContentDisposition != nil {
+		w.Header().Set("Content-Disposition", fmt.Sprint(*response.Headers.ContentDisposition))
+	}
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type GetInvoiceUbldefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetInvoiceUbldefaultApplicationProblemPlusJSONResponse) VisitGetInvoiceUblResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SetPaymentMethodRequestObject struct {
+	Body *SetPaymentMethodJSONRequestBody
+}
+
+type SetPaymentMethodResponseObject interface {
+	VisitSetPaymentMethodResponse(w http.ResponseWriter) error
+}
+
+type SetPaymentMethod204Response struct {
+}
+
+func (response SetPaymentMethod204Response) VisitSetPaymentMethodResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type SetPaymentMethoddefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response SetPaymentMethoddefaultApplicationProblemPlusJSONResponse) VisitSetPaymentMethodResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListPaymentsRequestObject struct {
+	Params ListPaymentsParams
+}
+
+type ListPaymentsResponseObject interface {
+	VisitListPaymentsResponse(w http.ResponseWriter) error
+}
+
+type ListPayments200JSONResponse PaymentList
+
+func (response ListPayments200JSONResponse) VisitListPaymentsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListPaymentsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListPaymentsdefaultApplicationProblemPlusJSONResponse) VisitListPaymentsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -5767,6 +10625,381 @@ type UpdateRegistryLogindefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response UpdateRegistryLogindefaultApplicationProblemPlusJSONResponse) VisitUpdateRegistryLoginResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListReservationsRequestObject struct {
+	Params ListReservationsParams
+}
+
+type ListReservationsResponseObject interface {
+	VisitListReservationsResponse(w http.ResponseWriter) error
+}
+
+type ListReservations200JSONResponse ReservationList
+
+func (response ListReservations200JSONResponse) VisitListReservationsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListReservationsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListReservationsdefaultApplicationProblemPlusJSONResponse) VisitListReservationsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateReservationRequestObject struct {
+	Params CreateReservationParams
+	Body   *CreateReservationJSONRequestBody
+}
+
+type CreateReservationResponseObject interface {
+	VisitCreateReservationResponse(w http.ResponseWriter) error
+}
+
+type CreateReservation201ResponseHeaders struct {
+	IdempotentReplayed *string
+	Location           *string
+}
+
+type CreateReservation201JSONResponse struct {
+	Body    Reservation
+	Headers CreateReservation201ResponseHeaders
+}
+
+func (response CreateReservation201JSONResponse) VisitCreateReservationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	if response.Headers.Location != nil {
+		w.Header().Set("Location", fmt.Sprint(*response.Headers.Location))
+	}
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateReservationdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response CreateReservationdefaultApplicationProblemPlusJSONResponse) VisitCreateReservationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetReservationRequestObject struct {
+	Reservation ReservationPath `json:"reservation"`
+}
+
+type GetReservationResponseObject interface {
+	VisitGetReservationResponse(w http.ResponseWriter) error
+}
+
+type GetReservation200JSONResponse Reservation
+
+func (response GetReservation200JSONResponse) VisitGetReservationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetReservationdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetReservationdefaultApplicationProblemPlusJSONResponse) VisitGetReservationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetOrganizationUsageRequestObject struct {
+	Params GetOrganizationUsageParams
+}
+
+type GetOrganizationUsageResponseObject interface {
+	VisitGetOrganizationUsageResponse(w http.ResponseWriter) error
+}
+
+type GetOrganizationUsage200JSONResponse UsageList
+
+func (response GetOrganizationUsage200JSONResponse) VisitGetOrganizationUsageResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetOrganizationUsagedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetOrganizationUsagedefaultApplicationProblemPlusJSONResponse) VisitGetOrganizationUsageResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetWalletRequestObject struct {
+}
+
+type GetWalletResponseObject interface {
+	VisitGetWalletResponse(w http.ResponseWriter) error
+}
+
+type GetWallet200JSONResponse Wallet
+
+func (response GetWallet200JSONResponse) VisitGetWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetWalletdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetWalletdefaultApplicationProblemPlusJSONResponse) VisitGetWalletResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RedeemCouponRequestObject struct {
+	Params RedeemCouponParams
+	Body   *RedeemCouponJSONRequestBody
+}
+
+type RedeemCouponResponseObject interface {
+	VisitRedeemCouponResponse(w http.ResponseWriter) error
+}
+
+type RedeemCoupon201ResponseHeaders struct {
+	IdempotentReplayed *string
+}
+
+type RedeemCoupon201JSONResponse struct {
+	Body    Grant
+	Headers RedeemCoupon201ResponseHeaders
+}
+
+func (response RedeemCoupon201JSONResponse) VisitRedeemCouponResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RedeemCoupondefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response RedeemCoupondefaultApplicationProblemPlusJSONResponse) VisitRedeemCouponResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetAutoTopUpRequestObject struct {
+}
+
+type GetAutoTopUpResponseObject interface {
+	VisitGetAutoTopUpResponse(w http.ResponseWriter) error
+}
+
+type GetAutoTopUp200JSONResponse AutoTopUp
+
+func (response GetAutoTopUp200JSONResponse) VisitGetAutoTopUpResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetAutoTopUpdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetAutoTopUpdefaultApplicationProblemPlusJSONResponse) VisitGetAutoTopUpResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutAutoTopUpRequestObject struct {
+	Body *PutAutoTopUpJSONRequestBody
+}
+
+type PutAutoTopUpResponseObject interface {
+	VisitPutAutoTopUpResponse(w http.ResponseWriter) error
+}
+
+type PutAutoTopUp200JSONResponse AutoTopUp
+
+func (response PutAutoTopUp200JSONResponse) VisitPutAutoTopUpResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutAutoTopUpdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response PutAutoTopUpdefaultApplicationProblemPlusJSONResponse) VisitPutAutoTopUpResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListGrantsRequestObject struct {
+	Params ListGrantsParams
+}
+
+type ListGrantsResponseObject interface {
+	VisitListGrantsResponse(w http.ResponseWriter) error
+}
+
+type ListGrants200JSONResponse GrantList
+
+func (response ListGrants200JSONResponse) VisitListGrantsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListGrantsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListGrantsdefaultApplicationProblemPlusJSONResponse) VisitListGrantsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -6390,6 +11623,85 @@ func (response GetUsagedefaultApplicationProblemPlusJSONResponse) VisitGetUsageR
 	return err
 }
 
+type ListSpotPricesRequestObject struct {
+	Params ListSpotPricesParams
+}
+
+type ListSpotPricesResponseObject interface {
+	VisitListSpotPricesResponse(w http.ResponseWriter) error
+}
+
+type ListSpotPrices200JSONResponse SpotPrices
+
+func (response ListSpotPrices200JSONResponse) VisitListSpotPricesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSpotPricesdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListSpotPricesdefaultApplicationProblemPlusJSONResponse) VisitListSpotPricesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReceivePaymentEventRequestObject struct {
+	Provider ProviderPath `json:"provider"`
+	Body     *ReceivePaymentEventJSONRequestBody
+}
+
+type ReceivePaymentEventResponseObject interface {
+	VisitReceivePaymentEventResponse(w http.ResponseWriter) error
+}
+
+type ReceivePaymentEvent200JSONResponse ProviderReceipt
+
+func (response ReceivePaymentEvent200JSONResponse) VisitReceivePaymentEventResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReceivePaymentEventdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ReceivePaymentEventdefaultApplicationProblemPlusJSONResponse) VisitReceivePaymentEventResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type WhoamiRequestObject struct {
 }
 
@@ -6433,6 +11745,27 @@ type StrictServerInterface interface {
 	// GetJwks Public keys that sign access tokens
 	// (GET /.well-known/jwks.json)
 	GetJwks(ctx context.Context, request GetJwksRequestObject) (GetJwksResponseObject, error)
+	// ListApprovalRules List what needs a second operator
+	// (GET /v1/admin/approval-rules)
+	ListApprovalRules(ctx context.Context, request ListApprovalRulesRequestObject) (ListApprovalRulesResponseObject, error)
+	// PutApprovalRule Set what needs a second operator
+	// (PUT /v1/admin/approval-rules/{approval_kind})
+	PutApprovalRule(ctx context.Context, request PutApprovalRuleRequestObject) (PutApprovalRuleResponseObject, error)
+	// ListApprovals List requests for approval
+	// (GET /v1/admin/approvals)
+	ListApprovals(ctx context.Context, request ListApprovalsRequestObject) (ListApprovalsResponseObject, error)
+	// GetApproval Get a request for approval
+	// (GET /v1/admin/approvals/{approval})
+	GetApproval(ctx context.Context, request GetApprovalRequestObject) (GetApprovalResponseObject, error)
+	// ApproveRequest Approve another operator's request
+	// (POST /v1/admin/approvals/{approval}/actions/approve)
+	ApproveRequest(ctx context.Context, request ApproveRequestRequestObject) (ApproveRequestResponseObject, error)
+	// RejectRequest Reject or withdraw a request
+	// (POST /v1/admin/approvals/{approval}/actions/reject)
+	RejectRequest(ctx context.Context, request RejectRequestRequestObject) (RejectRequestResponseObject, error)
+	// CreateCoupon Create a coupon
+	// (POST /v1/admin/coupons)
+	CreateCoupon(ctx context.Context, request CreateCouponRequestObject) (CreateCouponResponseObject, error)
 	// ListAdminEvents List events of hosts, GPUs and instances
 	// (GET /v1/admin/events)
 	ListAdminEvents(ctx context.Context, request ListAdminEventsRequestObject) (ListAdminEventsResponseObject, error)
@@ -6499,6 +11832,48 @@ type StrictServerInterface interface {
 	// CreateOrganizationApiKey Create an API key of an organization
 	// (POST /v1/admin/organizations/{organization}/api-keys)
 	CreateOrganizationApiKey(ctx context.Context, request CreateOrganizationApiKeyRequestObject) (CreateOrganizationApiKeyResponseObject, error)
+	// GetOrganizationBillingProfile How an organization is invoiced
+	// (GET /v1/admin/organizations/{organization}/billing-profile)
+	GetOrganizationBillingProfile(ctx context.Context, request GetOrganizationBillingProfileRequestObject) (GetOrganizationBillingProfileResponseObject, error)
+	// PutOrganizationBillingProfile Set how an organization is invoiced
+	// (PUT /v1/admin/organizations/{organization}/billing-profile)
+	PutOrganizationBillingProfile(ctx context.Context, request PutOrganizationBillingProfileRequestObject) (PutOrganizationBillingProfileResponseObject, error)
+	// CheckTaxId Ask a register about the tax id
+	// (POST /v1/admin/organizations/{organization}/billing-profile/actions/check-tax-id)
+	CheckTaxId(ctx context.Context, request CheckTaxIdRequestObject) (CheckTaxIdResponseObject, error)
+	// ListOrganizationContracts List contracts of an organization
+	// (GET /v1/admin/organizations/{organization}/contracts)
+	ListOrganizationContracts(ctx context.Context, request ListOrganizationContractsRequestObject) (ListOrganizationContractsResponseObject, error)
+	// CreateContract Agree a contract
+	// (POST /v1/admin/organizations/{organization}/contracts)
+	CreateContract(ctx context.Context, request CreateContractRequestObject) (CreateContractResponseObject, error)
+	// GetOrganizationContract Get a contract of an organization
+	// (GET /v1/admin/organizations/{organization}/contracts/{contract})
+	GetOrganizationContract(ctx context.Context, request GetOrganizationContractRequestObject) (GetOrganizationContractResponseObject, error)
+	// EndContract End a contract
+	// (POST /v1/admin/organizations/{organization}/contracts/{contract}/actions/end)
+	EndContract(ctx context.Context, request EndContractRequestObject) (EndContractResponseObject, error)
+	// ListOrganizationGrants List grants of an organization
+	// (GET /v1/admin/organizations/{organization}/grants)
+	ListOrganizationGrants(ctx context.Context, request ListOrganizationGrantsRequestObject) (ListOrganizationGrantsResponseObject, error)
+	// CreateGrant Give promotional money
+	// (POST /v1/admin/organizations/{organization}/grants)
+	CreateGrant(ctx context.Context, request CreateGrantRequestObject) (CreateGrantResponseObject, error)
+	// PutMoneyMode Set how an organization pays
+	// (PUT /v1/admin/organizations/{organization}/money-mode)
+	PutMoneyMode(ctx context.Context, request PutMoneyModeRequestObject) (PutMoneyModeResponseObject, error)
+	// ListOrganizationPayments List payments of an organization
+	// (GET /v1/admin/organizations/{organization}/payments)
+	ListOrganizationPayments(ctx context.Context, request ListOrganizationPaymentsRequestObject) (ListOrganizationPaymentsResponseObject, error)
+	// CreatePrepayment Record money paid in
+	// (POST /v1/admin/organizations/{organization}/prepayments)
+	CreatePrepayment(ctx context.Context, request CreatePrepaymentRequestObject) (CreatePrepaymentResponseObject, error)
+	// ListPriceBookAssignments List price books of an organization
+	// (GET /v1/admin/organizations/{organization}/price-books)
+	ListPriceBookAssignments(ctx context.Context, request ListPriceBookAssignmentsRequestObject) (ListPriceBookAssignmentsResponseObject, error)
+	// AssignPriceBook Give an organization a price book
+	// (POST /v1/admin/organizations/{organization}/price-books)
+	AssignPriceBook(ctx context.Context, request AssignPriceBookRequestObject) (AssignPriceBookResponseObject, error)
 	// ListProjects List projects
 	// (GET /v1/admin/organizations/{organization}/projects)
 	ListProjects(ctx context.Context, request ListProjectsRequestObject) (ListProjectsResponseObject, error)
@@ -6508,6 +11883,18 @@ type StrictServerInterface interface {
 	// GetProject Get a project
 	// (GET /v1/admin/organizations/{organization}/projects/{project})
 	GetProject(ctx context.Context, request GetProjectRequestObject) (GetProjectResponseObject, error)
+	// ListOrganizationReservations List reservations of an organization
+	// (GET /v1/admin/organizations/{organization}/reservations)
+	ListOrganizationReservations(ctx context.Context, request ListOrganizationReservationsRequestObject) (ListOrganizationReservationsResponseObject, error)
+	// EndReservation End a reservation early
+	// (POST /v1/admin/organizations/{organization}/reservations/{reservation}/actions/end)
+	EndReservation(ctx context.Context, request EndReservationRequestObject) (EndReservationResponseObject, error)
+	// RecordTaxIdCheck Keep an answer about the tax id
+	// (POST /v1/admin/organizations/{organization}/tax-id-checks)
+	RecordTaxIdCheck(ctx context.Context, request RecordTaxIdCheckRequestObject) (RecordTaxIdCheckResponseObject, error)
+	// GetOrganizationWallet Wallet of an organization
+	// (GET /v1/admin/organizations/{organization}/wallet)
+	GetOrganizationWallet(ctx context.Context, request GetOrganizationWalletRequestObject) (GetOrganizationWalletResponseObject, error)
 	// ListPriceBooks List price books
 	// (GET /v1/admin/price-books)
 	ListPriceBooks(ctx context.Context, request ListPriceBooksRequestObject) (ListPriceBooksResponseObject, error)
@@ -6520,6 +11907,9 @@ type StrictServerInterface interface {
 	// CreatePriceVersion Announce a new version of a price book
 	// (POST /v1/admin/price-books/{price_book}/versions)
 	CreatePriceVersion(ctx context.Context, request CreatePriceVersionRequestObject) (CreatePriceVersionResponseObject, error)
+	// PublishSpotPrice Publish a spot price
+	// (POST /v1/admin/spot-prices)
+	PublishSpotPrice(ctx context.Context, request PublishSpotPriceRequestObject) (PublishSpotPriceResponseObject, error)
 	// CreateToken Exchange an API key for an access token
 	// (POST /v1/auth/token)
 	CreateToken(ctx context.Context, request CreateTokenRequestObject) (CreateTokenResponseObject, error)
@@ -6538,6 +11928,33 @@ type StrictServerInterface interface {
 	// RevokeApiKey Revoke an API key
 	// (DELETE /v1/organization/api-keys/{api_key})
 	RevokeApiKey(ctx context.Context, request RevokeApiKeyRequestObject) (RevokeApiKeyResponseObject, error)
+	// GetBillingProfile How the organization is invoiced
+	// (GET /v1/organization/billing-profile)
+	GetBillingProfile(ctx context.Context, request GetBillingProfileRequestObject) (GetBillingProfileResponseObject, error)
+	// PutBillingProfile Set how the organization is invoiced
+	// (PUT /v1/organization/billing-profile)
+	PutBillingProfile(ctx context.Context, request PutBillingProfileRequestObject) (PutBillingProfileResponseObject, error)
+	// ListBudgets List budgets
+	// (GET /v1/organization/budgets)
+	ListBudgets(ctx context.Context, request ListBudgetsRequestObject) (ListBudgetsResponseObject, error)
+	// CreateBudget Create a budget
+	// (POST /v1/organization/budgets)
+	CreateBudget(ctx context.Context, request CreateBudgetRequestObject) (CreateBudgetResponseObject, error)
+	// DeleteBudget Delete a budget
+	// (DELETE /v1/organization/budgets/{budget})
+	DeleteBudget(ctx context.Context, request DeleteBudgetRequestObject) (DeleteBudgetResponseObject, error)
+	// GetBudget Get a budget
+	// (GET /v1/organization/budgets/{budget})
+	GetBudget(ctx context.Context, request GetBudgetRequestObject) (GetBudgetResponseObject, error)
+	// UpdateBudget Change a budget
+	// (PATCH /v1/organization/budgets/{budget})
+	UpdateBudget(ctx context.Context, request UpdateBudgetRequestObject) (UpdateBudgetResponseObject, error)
+	// ListContracts List contracts
+	// (GET /v1/organization/contracts)
+	ListContracts(ctx context.Context, request ListContractsRequestObject) (ListContractsResponseObject, error)
+	// GetContract Get a contract
+	// (GET /v1/organization/contracts/{contract})
+	GetContract(ctx context.Context, request GetContractRequestObject) (GetContractResponseObject, error)
 	// PreviewInvoice What the running month costs so far
 	// (GET /v1/organization/invoice-preview)
 	PreviewInvoice(ctx context.Context, request PreviewInvoiceRequestObject) (PreviewInvoiceResponseObject, error)
@@ -6547,9 +11964,36 @@ type StrictServerInterface interface {
 	// GetInvoice Get an invoice
 	// (GET /v1/organization/invoices/{invoice})
 	GetInvoice(ctx context.Context, request GetInvoiceRequestObject) (GetInvoiceResponseObject, error)
+	// GetInvoiceCsv Get the lines of an invoice as CSV
+	// (GET /v1/organization/invoices/{invoice}/csv)
+	GetInvoiceCsv(ctx context.Context, request GetInvoiceCsvRequestObject) (GetInvoiceCsvResponseObject, error)
 	// GetInvoiceHtml Get an invoice as HTML
 	// (GET /v1/organization/invoices/{invoice}/html)
 	GetInvoiceHtml(ctx context.Context, request GetInvoiceHtmlRequestObject) (GetInvoiceHtmlResponseObject, error)
+	// GetInvoiceJson Get an invoice as a JSON file
+	// (GET /v1/organization/invoices/{invoice}/json)
+	GetInvoiceJson(ctx context.Context, request GetInvoiceJsonRequestObject) (GetInvoiceJsonResponseObject, error)
+	// ListLineSegments What a line is the sum of
+	// (GET /v1/organization/invoices/{invoice}/lines/{line}/segments)
+	ListLineSegments(ctx context.Context, request ListLineSegmentsRequestObject) (ListLineSegmentsResponseObject, error)
+	// GetInvoiceOriginal Get the legal original
+	// (GET /v1/organization/invoices/{invoice}/original)
+	GetInvoiceOriginal(ctx context.Context, request GetInvoiceOriginalRequestObject) (GetInvoiceOriginalResponseObject, error)
+	// ListInvoicePayments List attempts to charge for an invoice
+	// (GET /v1/organization/invoices/{invoice}/payments)
+	ListInvoicePayments(ctx context.Context, request ListInvoicePaymentsRequestObject) (ListInvoicePaymentsResponseObject, error)
+	// GetInvoicePdf Get an invoice as PDF
+	// (GET /v1/organization/invoices/{invoice}/pdf)
+	GetInvoicePdf(ctx context.Context, request GetInvoicePdfRequestObject) (GetInvoicePdfResponseObject, error)
+	// GetInvoiceUbl Get an invoice as UBL
+	// (GET /v1/organization/invoices/{invoice}/ubl)
+	GetInvoiceUbl(ctx context.Context, request GetInvoiceUblRequestObject) (GetInvoiceUblResponseObject, error)
+	// SetPaymentMethod Set how to pay
+	// (PUT /v1/organization/payment-method)
+	SetPaymentMethod(ctx context.Context, request SetPaymentMethodRequestObject) (SetPaymentMethodResponseObject, error)
+	// ListPayments List payments
+	// (GET /v1/organization/payments)
+	ListPayments(ctx context.Context, request ListPaymentsRequestObject) (ListPaymentsResponseObject, error)
 	// ListRegistryLogins List logins to image registries
 	// (GET /v1/organization/registry-logins)
 	ListRegistryLogins(ctx context.Context, request ListRegistryLoginsRequestObject) (ListRegistryLoginsResponseObject, error)
@@ -6565,6 +12009,33 @@ type StrictServerInterface interface {
 	// UpdateRegistryLogin Replace the password of a login
 	// (PATCH /v1/organization/registry-logins/{registry_login})
 	UpdateRegistryLogin(ctx context.Context, request UpdateRegistryLoginRequestObject) (UpdateRegistryLoginResponseObject, error)
+	// ListReservations List reservations
+	// (GET /v1/organization/reservations)
+	ListReservations(ctx context.Context, request ListReservationsRequestObject) (ListReservationsResponseObject, error)
+	// CreateReservation Reserve capacity
+	// (POST /v1/organization/reservations)
+	CreateReservation(ctx context.Context, request CreateReservationRequestObject) (CreateReservationResponseObject, error)
+	// GetReservation Get a reservation
+	// (GET /v1/organization/reservations/{reservation})
+	GetReservation(ctx context.Context, request GetReservationRequestObject) (GetReservationResponseObject, error)
+	// GetOrganizationUsage Usage of all projects
+	// (GET /v1/organization/usage)
+	GetOrganizationUsage(ctx context.Context, request GetOrganizationUsageRequestObject) (GetOrganizationUsageResponseObject, error)
+	// GetWallet Wallet
+	// (GET /v1/organization/wallet)
+	GetWallet(ctx context.Context, request GetWalletRequestObject) (GetWalletResponseObject, error)
+	// RedeemCoupon Redeem a coupon
+	// (POST /v1/organization/wallet/actions/redeem)
+	RedeemCoupon(ctx context.Context, request RedeemCouponRequestObject) (RedeemCouponResponseObject, error)
+	// GetAutoTopUp Standing order to pay in
+	// (GET /v1/organization/wallet/auto-top-up)
+	GetAutoTopUp(ctx context.Context, request GetAutoTopUpRequestObject) (GetAutoTopUpResponseObject, error)
+	// PutAutoTopUp Set or end the standing order to pay in
+	// (PUT /v1/organization/wallet/auto-top-up)
+	PutAutoTopUp(ctx context.Context, request PutAutoTopUpRequestObject) (PutAutoTopUpResponseObject, error)
+	// ListGrants List grants and payments in
+	// (GET /v1/organization/wallet/grants)
+	ListGrants(ctx context.Context, request ListGrantsRequestObject) (ListGrantsResponseObject, error)
 	// ListInstances List instances
 	// (GET /v1/projects/{project}/instances)
 	ListInstances(ctx context.Context, request ListInstancesRequestObject) (ListInstancesResponseObject, error)
@@ -6598,6 +12069,12 @@ type StrictServerInterface interface {
 	// GetUsage Usage of a project
 	// (GET /v1/projects/{project}/usage)
 	GetUsage(ctx context.Context, request GetUsageRequestObject) (GetUsageResponseObject, error)
+	// ListSpotPrices Spot prices of an offer
+	// (GET /v1/spot-prices)
+	ListSpotPrices(ctx context.Context, request ListSpotPricesRequestObject) (ListSpotPricesResponseObject, error)
+	// ReceivePaymentEvent Receive an event of a payment provider
+	// (POST /v1/webhooks/payments/{provider})
+	ReceivePaymentEvent(ctx context.Context, request ReceivePaymentEventRequestObject) (ReceivePaymentEventResponseObject, error)
 	// Whoami Who the credential speaks for
 	// (GET /v1/whoami)
 	Whoami(ctx context.Context, request WhoamiRequestObject) (WhoamiResponseObject, error)
@@ -6659,6 +12136,202 @@ func (sh *strictHandler) GetJwks(w http.ResponseWriter, r *http.Request) {
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetJwksResponseObject); ok {
 		if err := validResponse.VisitGetJwksResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListApprovalRules operation middleware
+func (sh *strictHandler) ListApprovalRules(w http.ResponseWriter, r *http.Request) {
+	var request ListApprovalRulesRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListApprovalRules(ctx, request.(ListApprovalRulesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListApprovalRules")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListApprovalRulesResponseObject); ok {
+		if err := validResponse.VisitListApprovalRulesResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PutApprovalRule operation middleware
+func (sh *strictHandler) PutApprovalRule(w http.ResponseWriter, r *http.Request, approvalKind ApprovalKindPath) {
+	var request PutApprovalRuleRequestObject
+
+	request.ApprovalKind = approvalKind
+
+	var body PutApprovalRuleJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PutApprovalRule(ctx, request.(PutApprovalRuleRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PutApprovalRule")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PutApprovalRuleResponseObject); ok {
+		if err := validResponse.VisitPutApprovalRuleResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListApprovals operation middleware
+func (sh *strictHandler) ListApprovals(w http.ResponseWriter, r *http.Request, params ListApprovalsParams) {
+	var request ListApprovalsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListApprovals(ctx, request.(ListApprovalsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListApprovals")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListApprovalsResponseObject); ok {
+		if err := validResponse.VisitListApprovalsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetApproval operation middleware
+func (sh *strictHandler) GetApproval(w http.ResponseWriter, r *http.Request, approval ApprovalPath) {
+	var request GetApprovalRequestObject
+
+	request.Approval = approval
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetApproval(ctx, request.(GetApprovalRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetApproval")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetApprovalResponseObject); ok {
+		if err := validResponse.VisitGetApprovalResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ApproveRequest operation middleware
+func (sh *strictHandler) ApproveRequest(w http.ResponseWriter, r *http.Request, approval ApprovalPath, params ApproveRequestParams) {
+	var request ApproveRequestRequestObject
+
+	request.Approval = approval
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ApproveRequest(ctx, request.(ApproveRequestRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ApproveRequest")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ApproveRequestResponseObject); ok {
+		if err := validResponse.VisitApproveRequestResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RejectRequest operation middleware
+func (sh *strictHandler) RejectRequest(w http.ResponseWriter, r *http.Request, approval ApprovalPath, params RejectRequestParams) {
+	var request RejectRequestRequestObject
+
+	request.Approval = approval
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RejectRequest(ctx, request.(RejectRequestRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RejectRequest")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RejectRequestResponseObject); ok {
+		if err := validResponse.VisitRejectRequestResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CreateCoupon operation middleware
+func (sh *strictHandler) CreateCoupon(w http.ResponseWriter, r *http.Request, params CreateCouponParams) {
+	var request CreateCouponRequestObject
+
+	request.Params = params
+
+	var body CreateCouponJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateCoupon(ctx, request.(CreateCouponRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateCoupon")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CreateCouponResponseObject); ok {
+		if err := validResponse.VisitCreateCouponResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -6972,10 +12645,11 @@ func (sh *strictHandler) CreateInvoiceRun(w http.ResponseWriter, r *http.Request
 }
 
 // GetInvoiceRun operation middleware
-func (sh *strictHandler) GetInvoiceRun(w http.ResponseWriter, r *http.Request, period PeriodPath) {
+func (sh *strictHandler) GetInvoiceRun(w http.ResponseWriter, r *http.Request, period PeriodPath, params GetInvoiceRunParams) {
 	var request GetInvoiceRunRequestObject
 
 	request.Period = period
+	request.Params = params
 
 	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
 		return sh.ssi.GetInvoiceRun(ctx, request.(GetInvoiceRunRequestObject))
@@ -7288,6 +12962,430 @@ func (sh *strictHandler) CreateOrganizationApiKey(w http.ResponseWriter, r *http
 	}
 }
 
+// GetOrganizationBillingProfile operation middleware
+func (sh *strictHandler) GetOrganizationBillingProfile(w http.ResponseWriter, r *http.Request, organization OrganizationPath) {
+	var request GetOrganizationBillingProfileRequestObject
+
+	request.Organization = organization
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetOrganizationBillingProfile(ctx, request.(GetOrganizationBillingProfileRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetOrganizationBillingProfile")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetOrganizationBillingProfileResponseObject); ok {
+		if err := validResponse.VisitGetOrganizationBillingProfileResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PutOrganizationBillingProfile operation middleware
+func (sh *strictHandler) PutOrganizationBillingProfile(w http.ResponseWriter, r *http.Request, organization OrganizationPath) {
+	var request PutOrganizationBillingProfileRequestObject
+
+	request.Organization = organization
+
+	var body PutOrganizationBillingProfileJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PutOrganizationBillingProfile(ctx, request.(PutOrganizationBillingProfileRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PutOrganizationBillingProfile")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PutOrganizationBillingProfileResponseObject); ok {
+		if err := validResponse.VisitPutOrganizationBillingProfileResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CheckTaxId operation middleware
+func (sh *strictHandler) CheckTaxId(w http.ResponseWriter, r *http.Request, organization OrganizationPath, params CheckTaxIdParams) {
+	var request CheckTaxIdRequestObject
+
+	request.Organization = organization
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CheckTaxId(ctx, request.(CheckTaxIdRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CheckTaxId")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CheckTaxIdResponseObject); ok {
+		if err := validResponse.VisitCheckTaxIdResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListOrganizationContracts operation middleware
+func (sh *strictHandler) ListOrganizationContracts(w http.ResponseWriter, r *http.Request, organization OrganizationPath, params ListOrganizationContractsParams) {
+	var request ListOrganizationContractsRequestObject
+
+	request.Organization = organization
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListOrganizationContracts(ctx, request.(ListOrganizationContractsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListOrganizationContracts")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListOrganizationContractsResponseObject); ok {
+		if err := validResponse.VisitListOrganizationContractsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CreateContract operation middleware
+func (sh *strictHandler) CreateContract(w http.ResponseWriter, r *http.Request, organization OrganizationPath, params CreateContractParams) {
+	var request CreateContractRequestObject
+
+	request.Organization = organization
+	request.Params = params
+
+	var body CreateContractJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateContract(ctx, request.(CreateContractRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateContract")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CreateContractResponseObject); ok {
+		if err := validResponse.VisitCreateContractResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetOrganizationContract operation middleware
+func (sh *strictHandler) GetOrganizationContract(w http.ResponseWriter, r *http.Request, organization OrganizationPath, contract ContractPath) {
+	var request GetOrganizationContractRequestObject
+
+	request.Organization = organization
+	request.Contract = contract
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetOrganizationContract(ctx, request.(GetOrganizationContractRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetOrganizationContract")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetOrganizationContractResponseObject); ok {
+		if err := validResponse.VisitGetOrganizationContractResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// EndContract operation middleware
+func (sh *strictHandler) EndContract(w http.ResponseWriter, r *http.Request, organization OrganizationPath, contract ContractPath, params EndContractParams) {
+	var request EndContractRequestObject
+
+	request.Organization = organization
+	request.Contract = contract
+	request.Params = params
+
+	var body EndContractJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.EndContract(ctx, request.(EndContractRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "EndContract")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(EndContractResponseObject); ok {
+		if err := validResponse.VisitEndContractResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListOrganizationGrants operation middleware
+func (sh *strictHandler) ListOrganizationGrants(w http.ResponseWriter, r *http.Request, organization OrganizationPath, params ListOrganizationGrantsParams) {
+	var request ListOrganizationGrantsRequestObject
+
+	request.Organization = organization
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListOrganizationGrants(ctx, request.(ListOrganizationGrantsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListOrganizationGrants")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListOrganizationGrantsResponseObject); ok {
+		if err := validResponse.VisitListOrganizationGrantsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CreateGrant operation middleware
+func (sh *strictHandler) CreateGrant(w http.ResponseWriter, r *http.Request, organization OrganizationPath, params CreateGrantParams) {
+	var request CreateGrantRequestObject
+
+	request.Organization = organization
+	request.Params = params
+
+	var body CreateGrantJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateGrant(ctx, request.(CreateGrantRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateGrant")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CreateGrantResponseObject); ok {
+		if err := validResponse.VisitCreateGrantResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PutMoneyMode operation middleware
+func (sh *strictHandler) PutMoneyMode(w http.ResponseWriter, r *http.Request, organization OrganizationPath) {
+	var request PutMoneyModeRequestObject
+
+	request.Organization = organization
+
+	var body PutMoneyModeJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PutMoneyMode(ctx, request.(PutMoneyModeRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PutMoneyMode")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PutMoneyModeResponseObject); ok {
+		if err := validResponse.VisitPutMoneyModeResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListOrganizationPayments operation middleware
+func (sh *strictHandler) ListOrganizationPayments(w http.ResponseWriter, r *http.Request, organization OrganizationPath, params ListOrganizationPaymentsParams) {
+	var request ListOrganizationPaymentsRequestObject
+
+	request.Organization = organization
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListOrganizationPayments(ctx, request.(ListOrganizationPaymentsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListOrganizationPayments")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListOrganizationPaymentsResponseObject); ok {
+		if err := validResponse.VisitListOrganizationPaymentsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CreatePrepayment operation middleware
+func (sh *strictHandler) CreatePrepayment(w http.ResponseWriter, r *http.Request, organization OrganizationPath, params CreatePrepaymentParams) {
+	var request CreatePrepaymentRequestObject
+
+	request.Organization = organization
+	request.Params = params
+
+	var body CreatePrepaymentJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CreatePrepayment(ctx, request.(CreatePrepaymentRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreatePrepayment")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CreatePrepaymentResponseObject); ok {
+		if err := validResponse.VisitCreatePrepaymentResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListPriceBookAssignments operation middleware
+func (sh *strictHandler) ListPriceBookAssignments(w http.ResponseWriter, r *http.Request, organization OrganizationPath) {
+	var request ListPriceBookAssignmentsRequestObject
+
+	request.Organization = organization
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListPriceBookAssignments(ctx, request.(ListPriceBookAssignmentsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListPriceBookAssignments")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListPriceBookAssignmentsResponseObject); ok {
+		if err := validResponse.VisitListPriceBookAssignmentsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// AssignPriceBook operation middleware
+func (sh *strictHandler) AssignPriceBook(w http.ResponseWriter, r *http.Request, organization OrganizationPath, params AssignPriceBookParams) {
+	var request AssignPriceBookRequestObject
+
+	request.Organization = organization
+	request.Params = params
+
+	var body AssignPriceBookJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.AssignPriceBook(ctx, request.(AssignPriceBookRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "AssignPriceBook")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(AssignPriceBookResponseObject); ok {
+		if err := validResponse.VisitAssignPriceBookResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // ListProjects operation middleware
 func (sh *strictHandler) ListProjects(w http.ResponseWriter, r *http.Request, organization OrganizationPath, params ListProjectsParams) {
 	var request ListProjectsRequestObject
@@ -7369,6 +13467,128 @@ func (sh *strictHandler) GetProject(w http.ResponseWriter, r *http.Request, orga
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetProjectResponseObject); ok {
 		if err := validResponse.VisitGetProjectResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListOrganizationReservations operation middleware
+func (sh *strictHandler) ListOrganizationReservations(w http.ResponseWriter, r *http.Request, organization OrganizationPath, params ListOrganizationReservationsParams) {
+	var request ListOrganizationReservationsRequestObject
+
+	request.Organization = organization
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListOrganizationReservations(ctx, request.(ListOrganizationReservationsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListOrganizationReservations")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListOrganizationReservationsResponseObject); ok {
+		if err := validResponse.VisitListOrganizationReservationsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// EndReservation operation middleware
+func (sh *strictHandler) EndReservation(w http.ResponseWriter, r *http.Request, organization OrganizationPath, reservation ReservationPath, params EndReservationParams) {
+	var request EndReservationRequestObject
+
+	request.Organization = organization
+	request.Reservation = reservation
+	request.Params = params
+
+	var body EndReservationJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.EndReservation(ctx, request.(EndReservationRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "EndReservation")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(EndReservationResponseObject); ok {
+		if err := validResponse.VisitEndReservationResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RecordTaxIdCheck operation middleware
+func (sh *strictHandler) RecordTaxIdCheck(w http.ResponseWriter, r *http.Request, organization OrganizationPath, params RecordTaxIdCheckParams) {
+	var request RecordTaxIdCheckRequestObject
+
+	request.Organization = organization
+	request.Params = params
+
+	var body RecordTaxIdCheckJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RecordTaxIdCheck(ctx, request.(RecordTaxIdCheckRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RecordTaxIdCheck")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RecordTaxIdCheckResponseObject); ok {
+		if err := validResponse.VisitRecordTaxIdCheckResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetOrganizationWallet operation middleware
+func (sh *strictHandler) GetOrganizationWallet(w http.ResponseWriter, r *http.Request, organization OrganizationPath) {
+	var request GetOrganizationWalletRequestObject
+
+	request.Organization = organization
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetOrganizationWallet(ctx, request.(GetOrganizationWalletRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetOrganizationWallet")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetOrganizationWalletResponseObject); ok {
+		if err := validResponse.VisitGetOrganizationWalletResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -7488,6 +13708,39 @@ func (sh *strictHandler) CreatePriceVersion(w http.ResponseWriter, r *http.Reque
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(CreatePriceVersionResponseObject); ok {
 		if err := validResponse.VisitCreatePriceVersionResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PublishSpotPrice operation middleware
+func (sh *strictHandler) PublishSpotPrice(w http.ResponseWriter, r *http.Request, params PublishSpotPriceParams) {
+	var request PublishSpotPriceRequestObject
+
+	request.Params = params
+
+	var body PublishSpotPriceJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PublishSpotPrice(ctx, request.(PublishSpotPriceRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PublishSpotPrice")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PublishSpotPriceResponseObject); ok {
+		if err := validResponse.VisitPublishSpotPriceResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -7658,6 +13911,257 @@ func (sh *strictHandler) RevokeApiKey(w http.ResponseWriter, r *http.Request, ap
 	}
 }
 
+// GetBillingProfile operation middleware
+func (sh *strictHandler) GetBillingProfile(w http.ResponseWriter, r *http.Request) {
+	var request GetBillingProfileRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetBillingProfile(ctx, request.(GetBillingProfileRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetBillingProfile")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetBillingProfileResponseObject); ok {
+		if err := validResponse.VisitGetBillingProfileResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PutBillingProfile operation middleware
+func (sh *strictHandler) PutBillingProfile(w http.ResponseWriter, r *http.Request) {
+	var request PutBillingProfileRequestObject
+
+	var body PutBillingProfileJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PutBillingProfile(ctx, request.(PutBillingProfileRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PutBillingProfile")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PutBillingProfileResponseObject); ok {
+		if err := validResponse.VisitPutBillingProfileResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListBudgets operation middleware
+func (sh *strictHandler) ListBudgets(w http.ResponseWriter, r *http.Request) {
+	var request ListBudgetsRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListBudgets(ctx, request.(ListBudgetsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListBudgets")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListBudgetsResponseObject); ok {
+		if err := validResponse.VisitListBudgetsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CreateBudget operation middleware
+func (sh *strictHandler) CreateBudget(w http.ResponseWriter, r *http.Request, params CreateBudgetParams) {
+	var request CreateBudgetRequestObject
+
+	request.Params = params
+
+	var body CreateBudgetJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateBudget(ctx, request.(CreateBudgetRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateBudget")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CreateBudgetResponseObject); ok {
+		if err := validResponse.VisitCreateBudgetResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// DeleteBudget operation middleware
+func (sh *strictHandler) DeleteBudget(w http.ResponseWriter, r *http.Request, budget BudgetPath, params DeleteBudgetParams) {
+	var request DeleteBudgetRequestObject
+
+	request.Budget = budget
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteBudget(ctx, request.(DeleteBudgetRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteBudget")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(DeleteBudgetResponseObject); ok {
+		if err := validResponse.VisitDeleteBudgetResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetBudget operation middleware
+func (sh *strictHandler) GetBudget(w http.ResponseWriter, r *http.Request, budget BudgetPath) {
+	var request GetBudgetRequestObject
+
+	request.Budget = budget
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetBudget(ctx, request.(GetBudgetRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetBudget")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetBudgetResponseObject); ok {
+		if err := validResponse.VisitGetBudgetResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// UpdateBudget operation middleware
+func (sh *strictHandler) UpdateBudget(w http.ResponseWriter, r *http.Request, budget BudgetPath, params UpdateBudgetParams) {
+	var request UpdateBudgetRequestObject
+
+	request.Budget = budget
+	request.Params = params
+
+	var body UpdateBudgetJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.UpdateBudget(ctx, request.(UpdateBudgetRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UpdateBudget")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(UpdateBudgetResponseObject); ok {
+		if err := validResponse.VisitUpdateBudgetResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListContracts operation middleware
+func (sh *strictHandler) ListContracts(w http.ResponseWriter, r *http.Request, params ListContractsParams) {
+	var request ListContractsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListContracts(ctx, request.(ListContractsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListContracts")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListContractsResponseObject); ok {
+		if err := validResponse.VisitListContractsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetContract operation middleware
+func (sh *strictHandler) GetContract(w http.ResponseWriter, r *http.Request, contract ContractPath) {
+	var request GetContractRequestObject
+
+	request.Contract = contract
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetContract(ctx, request.(GetContractRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetContract")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetContractResponseObject); ok {
+		if err := validResponse.VisitGetContractResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // PreviewInvoice operation middleware
 func (sh *strictHandler) PreviewInvoice(w http.ResponseWriter, r *http.Request, params PreviewInvoiceParams) {
 	var request PreviewInvoiceRequestObject
@@ -7736,6 +14240,33 @@ func (sh *strictHandler) GetInvoice(w http.ResponseWriter, r *http.Request, invo
 	}
 }
 
+// GetInvoiceCsv operation middleware
+func (sh *strictHandler) GetInvoiceCsv(w http.ResponseWriter, r *http.Request, invoice InvoicePath, params GetInvoiceCsvParams) {
+	var request GetInvoiceCsvRequestObject
+
+	request.Invoice = invoice
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetInvoiceCsv(ctx, request.(GetInvoiceCsvRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetInvoiceCsv")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetInvoiceCsvResponseObject); ok {
+		if err := validResponse.VisitGetInvoiceCsvResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // GetInvoiceHtml operation middleware
 func (sh *strictHandler) GetInvoiceHtml(w http.ResponseWriter, r *http.Request, invoice InvoicePath) {
 	var request GetInvoiceHtmlRequestObject
@@ -7755,6 +14286,221 @@ func (sh *strictHandler) GetInvoiceHtml(w http.ResponseWriter, r *http.Request, 
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetInvoiceHtmlResponseObject); ok {
 		if err := validResponse.VisitGetInvoiceHtmlResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetInvoiceJson operation middleware
+func (sh *strictHandler) GetInvoiceJson(w http.ResponseWriter, r *http.Request, invoice InvoicePath) {
+	var request GetInvoiceJsonRequestObject
+
+	request.Invoice = invoice
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetInvoiceJson(ctx, request.(GetInvoiceJsonRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetInvoiceJson")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetInvoiceJsonResponseObject); ok {
+		if err := validResponse.VisitGetInvoiceJsonResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListLineSegments operation middleware
+func (sh *strictHandler) ListLineSegments(w http.ResponseWriter, r *http.Request, invoice InvoicePath, line LinePath, params ListLineSegmentsParams) {
+	var request ListLineSegmentsRequestObject
+
+	request.Invoice = invoice
+	request.Line = line
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListLineSegments(ctx, request.(ListLineSegmentsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListLineSegments")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListLineSegmentsResponseObject); ok {
+		if err := validResponse.VisitListLineSegmentsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetInvoiceOriginal operation middleware
+func (sh *strictHandler) GetInvoiceOriginal(w http.ResponseWriter, r *http.Request, invoice InvoicePath) {
+	var request GetInvoiceOriginalRequestObject
+
+	request.Invoice = invoice
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetInvoiceOriginal(ctx, request.(GetInvoiceOriginalRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetInvoiceOriginal")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetInvoiceOriginalResponseObject); ok {
+		if err := validResponse.VisitGetInvoiceOriginalResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListInvoicePayments operation middleware
+func (sh *strictHandler) ListInvoicePayments(w http.ResponseWriter, r *http.Request, invoice InvoicePath) {
+	var request ListInvoicePaymentsRequestObject
+
+	request.Invoice = invoice
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListInvoicePayments(ctx, request.(ListInvoicePaymentsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListInvoicePayments")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListInvoicePaymentsResponseObject); ok {
+		if err := validResponse.VisitListInvoicePaymentsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetInvoicePdf operation middleware
+func (sh *strictHandler) GetInvoicePdf(w http.ResponseWriter, r *http.Request, invoice InvoicePath) {
+	var request GetInvoicePdfRequestObject
+
+	request.Invoice = invoice
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetInvoicePdf(ctx, request.(GetInvoicePdfRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetInvoicePdf")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetInvoicePdfResponseObject); ok {
+		if err := validResponse.VisitGetInvoicePdfResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetInvoiceUbl operation middleware
+func (sh *strictHandler) GetInvoiceUbl(w http.ResponseWriter, r *http.Request, invoice InvoicePath) {
+	var request GetInvoiceUblRequestObject
+
+	request.Invoice = invoice
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetInvoiceUbl(ctx, request.(GetInvoiceUblRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetInvoiceUbl")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetInvoiceUblResponseObject); ok {
+		if err := validResponse.VisitGetInvoiceUblResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// SetPaymentMethod operation middleware
+func (sh *strictHandler) SetPaymentMethod(w http.ResponseWriter, r *http.Request) {
+	var request SetPaymentMethodRequestObject
+
+	var body SetPaymentMethodJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.SetPaymentMethod(ctx, request.(SetPaymentMethodRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "SetPaymentMethod")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(SetPaymentMethodResponseObject); ok {
+		if err := validResponse.VisitSetPaymentMethodResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListPayments operation middleware
+func (sh *strictHandler) ListPayments(w http.ResponseWriter, r *http.Request, params ListPaymentsParams) {
+	var request ListPaymentsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListPayments(ctx, request.(ListPaymentsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListPayments")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListPaymentsResponseObject); ok {
+		if err := validResponse.VisitListPaymentsResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -7901,6 +14647,255 @@ func (sh *strictHandler) UpdateRegistryLogin(w http.ResponseWriter, r *http.Requ
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(UpdateRegistryLoginResponseObject); ok {
 		if err := validResponse.VisitUpdateRegistryLoginResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListReservations operation middleware
+func (sh *strictHandler) ListReservations(w http.ResponseWriter, r *http.Request, params ListReservationsParams) {
+	var request ListReservationsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListReservations(ctx, request.(ListReservationsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListReservations")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListReservationsResponseObject); ok {
+		if err := validResponse.VisitListReservationsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CreateReservation operation middleware
+func (sh *strictHandler) CreateReservation(w http.ResponseWriter, r *http.Request, params CreateReservationParams) {
+	var request CreateReservationRequestObject
+
+	request.Params = params
+
+	var body CreateReservationJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateReservation(ctx, request.(CreateReservationRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateReservation")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CreateReservationResponseObject); ok {
+		if err := validResponse.VisitCreateReservationResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetReservation operation middleware
+func (sh *strictHandler) GetReservation(w http.ResponseWriter, r *http.Request, reservation ReservationPath) {
+	var request GetReservationRequestObject
+
+	request.Reservation = reservation
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetReservation(ctx, request.(GetReservationRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetReservation")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetReservationResponseObject); ok {
+		if err := validResponse.VisitGetReservationResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetOrganizationUsage operation middleware
+func (sh *strictHandler) GetOrganizationUsage(w http.ResponseWriter, r *http.Request, params GetOrganizationUsageParams) {
+	var request GetOrganizationUsageRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetOrganizationUsage(ctx, request.(GetOrganizationUsageRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetOrganizationUsage")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetOrganizationUsageResponseObject); ok {
+		if err := validResponse.VisitGetOrganizationUsageResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetWallet operation middleware
+func (sh *strictHandler) GetWallet(w http.ResponseWriter, r *http.Request) {
+	var request GetWalletRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetWallet(ctx, request.(GetWalletRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetWallet")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetWalletResponseObject); ok {
+		if err := validResponse.VisitGetWalletResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RedeemCoupon operation middleware
+func (sh *strictHandler) RedeemCoupon(w http.ResponseWriter, r *http.Request, params RedeemCouponParams) {
+	var request RedeemCouponRequestObject
+
+	request.Params = params
+
+	var body RedeemCouponJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.RedeemCoupon(ctx, request.(RedeemCouponRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RedeemCoupon")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(RedeemCouponResponseObject); ok {
+		if err := validResponse.VisitRedeemCouponResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetAutoTopUp operation middleware
+func (sh *strictHandler) GetAutoTopUp(w http.ResponseWriter, r *http.Request) {
+	var request GetAutoTopUpRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetAutoTopUp(ctx, request.(GetAutoTopUpRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetAutoTopUp")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetAutoTopUpResponseObject); ok {
+		if err := validResponse.VisitGetAutoTopUpResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PutAutoTopUp operation middleware
+func (sh *strictHandler) PutAutoTopUp(w http.ResponseWriter, r *http.Request) {
+	var request PutAutoTopUpRequestObject
+
+	var body PutAutoTopUpJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PutAutoTopUp(ctx, request.(PutAutoTopUpRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PutAutoTopUp")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PutAutoTopUpResponseObject); ok {
+		if err := validResponse.VisitPutAutoTopUpResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListGrants operation middleware
+func (sh *strictHandler) ListGrants(w http.ResponseWriter, r *http.Request, params ListGrantsParams) {
+	var request ListGrantsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListGrants(ctx, request.(ListGrantsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListGrants")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListGrantsResponseObject); ok {
+		if err := validResponse.VisitListGrantsResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -8226,6 +15221,65 @@ func (sh *strictHandler) GetUsage(w http.ResponseWriter, r *http.Request, projec
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetUsageResponseObject); ok {
 		if err := validResponse.VisitGetUsageResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListSpotPrices operation middleware
+func (sh *strictHandler) ListSpotPrices(w http.ResponseWriter, r *http.Request, params ListSpotPricesParams) {
+	var request ListSpotPricesRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListSpotPrices(ctx, request.(ListSpotPricesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListSpotPrices")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListSpotPricesResponseObject); ok {
+		if err := validResponse.VisitListSpotPricesResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ReceivePaymentEvent operation middleware
+func (sh *strictHandler) ReceivePaymentEvent(w http.ResponseWriter, r *http.Request, provider ProviderPath) {
+	var request ReceivePaymentEventRequestObject
+
+	request.Provider = provider
+
+	var body ReceivePaymentEventJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ReceivePaymentEvent(ctx, request.(ReceivePaymentEventRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ReceivePaymentEvent")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ReceivePaymentEventResponseObject); ok {
+		if err := validResponse.VisitReceivePaymentEventResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -20,9 +20,10 @@ import (
 type rateClass string
 
 const (
-	rateRead   rateClass = "read"
-	rateWrite  rateClass = "write"
-	rateLaunch rateClass = "launch"
+	rateRead    rateClass = "read"
+	rateWrite   rateClass = "write"
+	rateLaunch  rateClass = "launch"
+	rateWebhook rateClass = "webhook" // of payment providers, by address
 )
 
 // operation is what the specification says of one operation, ready for use.
@@ -129,7 +130,7 @@ func (d specDoc) compile(c *jsonschema.Compiler, path, method string, op specOpe
 		id: op.ID, method: strings.ToUpper(method), path: path, rate: op.Rate, scopes: op.Scopes, codes: op.Codes,
 		query: map[string]parameter{}, headers: map[string]parameter{},
 	}
-	if !slices.Contains([]rateClass{rateRead, rateWrite, rateLaunch}, op.Rate) {
+	if !slices.Contains([]rateClass{rateRead, rateWrite, rateLaunch, rateWebhook}, op.Rate) {
 		return nil, fmt.Errorf("unknown rate class %q", op.Rate)
 	}
 	for n, p := range op.Parameters {

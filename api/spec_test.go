@@ -41,6 +41,9 @@ func (r row) concrete(project string) string {
 		"{invoice}": id.New[id.Invoice]().String(), "{join_token}": id.New[id.JoinToken]().String(),
 		"{host}": id.New[id.Host]().String(), "{offer}": "nothing", "{price_book}": id.New[id.PriceBook]().String(),
 		"{period}": "1999-01", "{gpu}": id.New[id.GPU]().String(), "{registry_login}": id.New[id.RegistryLogin]().String(),
+		"{contract}": id.New[id.Contract]().String(), "{reservation}": id.New[id.Reservation]().String(),
+		"{line}": "1", "{budget}": id.New[id.Budget]().String(), "{payment}": id.New[id.Payment]().String(), "{provider}": "nobody",
+		"{approval}": id.New[id.Approval]().String(), "{approval_kind}": "nothing",
 	}
 	path := r.path
 	for name, value := range ids {
@@ -95,7 +98,7 @@ func TestEveryOperationIsDescribed(t *testing.T) {
 	}
 	for _, r := range rows(t) {
 		require.NotEmpty(t, r.op.Summary, r.id)
-		require.Contains(t, []any{"read", "write", "launch"}, r.op.Extensions["x-rate-class"], r.id)
+		require.Contains(t, []any{"read", "write", "launch", "webhook"}, r.op.Extensions["x-rate-class"], r.id)
 		require.NotNil(t, r.op.Responses.Default(), "%s: the shared problem", r.id)
 		codes := r.texts("x-error-codes")
 		require.NotEmpty(t, codes, r.id)

@@ -131,10 +131,40 @@ func (a Admin) CreatePriceVersion(ctx context.Context, book string, in PriceVers
 	return answer[PriceVersion](a.c.raw.CreatePriceVersion(ctx, book, &wire.CreatePriceVersionParams{}, in, editors(opts)...))
 }
 
-// RunInvoices finalizes the invoices of a period, YYYY-MM, for every organization.
-// Repeating it changes nothing. It fails with state.conflict before the period and
-// its grace are over.
+// RunInvoices begins to finalize the invoices of a period, YYYY-MM, for every
+// organization; follow it with WaitInvoiceRun. Repeating it changes nothing. It fails
+// with state.conflict before the period and its grace are over.
 func (a Admin) RunInvoices(ctx context.Context, period string, opts ...CallOption) (InvoiceRun, error) {
 	return answer[InvoiceRun](a.c.raw.CreateInvoiceRun(ctx, &wire.CreateInvoiceRunParams{},
 		wire.InvoiceRunCreate{Period: period}, editors(opts)...))
+}
+
+// GetInvoiceRun reads the newest run of a period as it stands.
+func (a Admin) GetInvoiceRun(ctx context.Context, period string) (InvoiceRun, error) {
+	return answer[InvoiceRun](a.c.raw.GetInvoiceRun(ctx, period, &wire.GetInvoiceRunParams{}))
+}
+
+// WaitInvoiceRun waits until the run of a period ends or ctx does. It returns the run,
+// and an *OperationError if it failed.
+func (a Admin) WaitInvoiceRun(ctx context.Context, period string) (InvoiceRun, error) {
+	for {
+		wait := seconds(ctx)
+		run, err := answer[InvoiceRun](a.c.raw.GetInvoiceRun(ctx, period, &wire.GetInvoiceRunParams{Wait: &wait}))
+		if err != nil {
+			return run, err
+		}
+		switch run.Status {
+		case wire.InvoiceRunStatusSucceeded:
+			return run, nil
+		case wire.InvoiceRunStatusFailed:
+			e := &OperationError{Operation: Operation{Kind: "invoice_run", Status: wire.OperationStatusFailed}, Code: "operation.failed", Detail: "The invoice run failed."}
+			if p, err := run.Problem.Get(); err == nil {
+				e.Code, e.Detail = p.Code, p.Detail
+			}
+			return run, e
+		}
+		if err := ctx.Err(); err != nil {
+			return run, err
+		}
+	}
 }

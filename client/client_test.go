@@ -155,7 +155,7 @@ func TestListsWalkAllPagesAndStopWhenToldTo(t *testing.T) {
 func TestAnEmptyListIsNotNil(t *testing.T) {
 	t.Parallel()
 	c := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"items":[]}`)) })
-	all, err := client.Collect(c.Invoices(t.Context()))
+	all, err := client.Collect(c.Invoices(t.Context(), client.InvoiceFilter{}))
 	require.NoError(t, err)
 	require.NotNil(t, all)
 }

@@ -35,23 +35,6 @@ func (c *Client) PreviewInvoice(ctx context.Context, period string) (Invoice, er
 	return answer[Invoice](c.raw.PreviewInvoice(ctx, &wire.PreviewInvoiceParams{Period: optional(period)}))
 }
 
-// Invoices lists the organization's invoices, newest first.
-func (c *Client) Invoices(ctx context.Context) iter.Seq2[InvoiceSummary, error] {
-	return each[InvoiceSummary](func(token *string) (*http.Response, error) {
-		return c.raw.ListInvoices(ctx, &wire.ListInvoicesParams{PageSize: sized(), PageToken: token})
-	})
-}
-
-// GetInvoice reads one invoice with its lines.
-func (c *Client) GetInvoice(ctx context.Context, invoice string) (Invoice, error) {
-	return answer[Invoice](c.raw.GetInvoice(ctx, invoice))
-}
-
-// InvoiceHTML is the invoice as a self-contained page for people.
-func (c *Client) InvoiceHTML(ctx context.Context, invoice string) ([]byte, error) {
-	return read(c.raw.GetInvoiceHtml(ctx, invoice))
-}
-
 // Whoami tells whose credential this is and what it may do.
 func (c *Client) Whoami(ctx context.Context) (Identity, error) {
 	return answer[Identity](c.raw.Whoami(ctx))

@@ -57,7 +57,8 @@ func (a *app) root() *cobra.Command {
 	root.PersistentFlags().StringVarP(&a.output, "output", "o", "table", "table or json")
 	root.PersistentFlags().StringVar(&a.apiURL, "api-url", "", "address of the API (default: $TRANCHE_API_URL, then the login's)")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(a.login(), a.whoami(), a.offers(), a.instance(), a.op(), a.usage(), a.invoice(),
+	root.AddCommand(a.login(), a.whoami(), a.offers(), a.instance(), a.op(), a.usage(), a.cost(), a.invoice(),
+		a.wallet(), a.budget(), a.reservation(),
 		a.registryLogin(), a.host(), a.gpu(), a.events())
 	usageForUnknown(root)
 	return root

@@ -18,6 +18,8 @@ const (
 	InstancesWrite Scope = "instances:write"
 	UsageRead      Scope = "usage:read"
 	InvoicesRead   Scope = "invoices:read"
+	BillingRead    Scope = "billing:read"  // wallet, budgets, reservations, contracts, payments
+	BillingWrite   Scope = "billing:write" // what commits money of the organization
 	KeysRead       Scope = "api_keys:read"
 	KeysWrite      Scope = "api_keys:write"
 	OperatorRead   Scope = "operator:read"
@@ -26,7 +28,7 @@ const (
 
 // OrgScopes returns every scope an organization's key may hold.
 func OrgScopes() []Scope {
-	return []Scope{OffersRead, InstancesRead, InstancesWrite, UsageRead, InvoicesRead, KeysRead, KeysWrite}
+	return []Scope{OffersRead, InstancesRead, InstancesWrite, UsageRead, InvoicesRead, BillingRead, BillingWrite, KeysRead, KeysWrite}
 }
 
 // OperatorScopes returns every scope an operator's key may hold.
@@ -80,6 +82,40 @@ var policy = map[string]Rule{
 	"getInvoice":     {Audience: ForOrg, Scope: InvoicesRead, Named: true},
 	"getInvoiceHtml": {Audience: ForOrg, Scope: InvoicesRead, Named: true},
 
+	"getInvoicePdf":       {Audience: ForOrg, Scope: InvoicesRead, Named: true},
+	"getInvoiceCsv":       {Audience: ForOrg, Scope: InvoicesRead, Named: true},
+	"getInvoiceJson":      {Audience: ForOrg, Scope: InvoicesRead, Named: true},
+	"getInvoiceUbl":       {Audience: ForOrg, Scope: InvoicesRead, Named: true},
+	"getInvoiceOriginal":  {Audience: ForOrg, Scope: InvoicesRead, Named: true},
+	"listLineSegments":    {Audience: ForOrg, Scope: InvoicesRead, Named: true},
+	"listInvoicePayments": {Audience: ForOrg, Scope: InvoicesRead, Named: true},
+
+	"getOrganizationUsage": {Audience: ForOrg, Scope: UsageRead},
+	"listPayments":         {Audience: ForOrg, Scope: BillingRead},
+	"setPaymentMethod":     {Audience: ForOrg, Scope: BillingWrite},
+	"getBillingProfile":    {Audience: ForOrg, Scope: BillingRead},
+	"putBillingProfile":    {Audience: ForOrg, Scope: BillingWrite},
+	"getWallet":            {Audience: ForOrg, Scope: BillingRead},
+	"listGrants":           {Audience: ForOrg, Scope: BillingRead},
+	"getAutoTopUp":         {Audience: ForOrg, Scope: BillingRead},
+	"putAutoTopUp":         {Audience: ForOrg, Scope: BillingWrite},
+	"redeemCoupon":         {Audience: ForOrg, Scope: BillingWrite},
+	"createBudget":         {Audience: ForOrg, Scope: BillingWrite},
+	"listBudgets":          {Audience: ForOrg, Scope: BillingRead},
+	"getBudget":            {Audience: ForOrg, Scope: BillingRead, Named: true},
+	"updateBudget":         {Audience: ForOrg, Scope: BillingWrite, Named: true},
+	"deleteBudget":         {Audience: ForOrg, Scope: BillingWrite, Named: true},
+
+	// Authenticated by the provider's signature.
+	"receivePaymentEvent": {Audience: Public, Named: true},
+
+	"createReservation": {Audience: ForOrg, Scope: BillingWrite},
+	"listReservations":  {Audience: ForOrg, Scope: BillingRead},
+	"getReservation":    {Audience: ForOrg, Scope: BillingRead, Named: true},
+	"listContracts":     {Audience: ForOrg, Scope: BillingRead},
+	"getContract":       {Audience: ForOrg, Scope: BillingRead, Named: true},
+	"listSpotPrices":    {Audience: Anyone, Scope: OffersRead},
+
 	"createApiKey": {Audience: ForOrg, Scope: KeysWrite},
 	"listApiKeys":  {Audience: ForOrg, Scope: KeysRead},
 	"revokeApiKey": {Audience: ForOrg, Scope: KeysWrite, Named: true},
@@ -123,8 +159,37 @@ var policy = map[string]Rule{
 	"listPriceBooks":     {Audience: ForOperators, Scope: OperatorRead},
 	"getPriceBook":       {Audience: ForOperators, Scope: OperatorRead, Named: true},
 	"createPriceVersion": {Audience: ForOperators, Scope: OperatorWrite, Named: true},
+	"publishSpotPrice":   {Audience: ForOperators, Scope: OperatorWrite},
 	"createInvoiceRun":   {Audience: ForOperators, Scope: OperatorWrite},
 	"getInvoiceRun":      {Audience: ForOperators, Scope: OperatorRead, Named: true},
+
+	"createContract":               {Audience: ForOperators, Scope: OperatorWrite, Named: true},
+	"listOrganizationContracts":    {Audience: ForOperators, Scope: OperatorRead, Named: true},
+	"getOrganizationContract":      {Audience: ForOperators, Scope: OperatorRead, Named: true},
+	"endContract":                  {Audience: ForOperators, Scope: OperatorWrite, Named: true},
+	"listOrganizationReservations": {Audience: ForOperators, Scope: OperatorRead, Named: true},
+	"endReservation":               {Audience: ForOperators, Scope: OperatorWrite, Named: true},
+	"assignPriceBook":              {Audience: ForOperators, Scope: OperatorWrite, Named: true},
+	"listPriceBookAssignments":     {Audience: ForOperators, Scope: OperatorRead, Named: true},
+
+	"getOrganizationBillingProfile": {Audience: ForOperators, Scope: OperatorRead, Named: true},
+	"putOrganizationBillingProfile": {Audience: ForOperators, Scope: OperatorWrite, Named: true},
+	"checkTaxId":                    {Audience: ForOperators, Scope: OperatorWrite, Named: true},
+	"recordTaxIdCheck":              {Audience: ForOperators, Scope: OperatorWrite, Named: true},
+	"getOrganizationWallet":         {Audience: ForOperators, Scope: OperatorRead, Named: true},
+	"putMoneyMode":                  {Audience: ForOperators, Scope: OperatorWrite, Named: true},
+	"createGrant":                   {Audience: ForOperators, Scope: OperatorWrite, Named: true},
+	"listOrganizationGrants":        {Audience: ForOperators, Scope: OperatorRead, Named: true},
+	"createPrepayment":              {Audience: ForOperators, Scope: OperatorWrite, Named: true},
+	"createCoupon":                  {Audience: ForOperators, Scope: OperatorWrite},
+	"listOrganizationPayments":      {Audience: ForOperators, Scope: OperatorRead, Named: true},
+
+	"listApprovals":     {Audience: ForOperators, Scope: OperatorRead},
+	"getApproval":       {Audience: ForOperators, Scope: OperatorRead, Named: true},
+	"approveRequest":    {Audience: ForOperators, Scope: OperatorWrite, Named: true},
+	"rejectRequest":     {Audience: ForOperators, Scope: OperatorWrite, Named: true},
+	"listApprovalRules": {Audience: ForOperators, Scope: OperatorRead},
+	"putApprovalRule":   {Audience: ForOperators, Scope: OperatorWrite, Named: true},
 }
 
 // Policy returns a copy of the table.

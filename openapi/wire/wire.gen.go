@@ -45,6 +45,60 @@ func (e ActionName) Valid() bool {
 	}
 }
 
+// Defines values for ApprovalKind.
+const (
+	ApprovalKindApprovalRule ApprovalKind = "approval_rule"
+	ApprovalKindCreditNote   ApprovalKind = "credit_note"
+	ApprovalKindPriceBook    ApprovalKind = "price_book"
+	ApprovalKindRefund       ApprovalKind = "refund"
+	ApprovalKindTaxTable     ApprovalKind = "tax_table"
+	ApprovalKindWriteOff     ApprovalKind = "write_off"
+)
+
+// Valid indicates whether the value is a known member of the ApprovalKind enum.
+func (e ApprovalKind) Valid() bool {
+	switch e {
+	case ApprovalKindApprovalRule:
+		return true
+	case ApprovalKindCreditNote:
+		return true
+	case ApprovalKindPriceBook:
+		return true
+	case ApprovalKindRefund:
+		return true
+	case ApprovalKindTaxTable:
+		return true
+	case ApprovalKindWriteOff:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ApprovalState.
+const (
+	ApprovalStateApproved ApprovalState = "approved"
+	ApprovalStateExecuted ApprovalState = "executed"
+	ApprovalStatePending  ApprovalState = "pending"
+	ApprovalStateRejected ApprovalState = "rejected"
+)
+
+// Valid indicates whether the value is a known member of the ApprovalState enum.
+func (e ApprovalState) Valid() bool {
+	switch e {
+	case ApprovalStateApproved:
+		return true
+	case ApprovalStateExecuted:
+		return true
+	case ApprovalStatePending:
+		return true
+	case ApprovalStateRejected:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Bucket.
 const (
 	BucketDay   Bucket = "day"
@@ -63,6 +117,63 @@ func (e Bucket) Valid() bool {
 	case BucketMonth:
 		return true
 	case BucketNone:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for BudgetScope.
+const (
+	BudgetScopeKey          BudgetScope = "key"
+	BudgetScopeOrganization BudgetScope = "organization"
+	BudgetScopeProject      BudgetScope = "project"
+)
+
+// Valid indicates whether the value is a known member of the BudgetScope enum.
+func (e BudgetScope) Valid() bool {
+	switch e {
+	case BudgetScopeKey:
+		return true
+	case BudgetScopeOrganization:
+		return true
+	case BudgetScopeProject:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for BuyerStatus.
+const (
+	BuyerStatusBusiness BuyerStatus = "business"
+	BuyerStatusConsumer BuyerStatus = "consumer"
+)
+
+// Valid indicates whether the value is a known member of the BuyerStatus enum.
+func (e BuyerStatus) Valid() bool {
+	switch e {
+	case BuyerStatusBusiness:
+		return true
+	case BuyerStatusConsumer:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for CsvTable.
+const (
+	CsvTableLines    CsvTable = "lines"
+	CsvTableSubjects CsvTable = "subjects"
+)
+
+// Valid indicates whether the value is a known member of the CsvTable enum.
+func (e CsvTable) Valid() bool {
+	switch e {
+	case CsvTableLines:
+		return true
+	case CsvTableSubjects:
 		return true
 	default:
 		return false
@@ -183,6 +294,24 @@ func (e GpuModeState) Valid() bool {
 	case GpuModeStateSwitching:
 		return true
 	case GpuModeStateVerifying:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GrantKind.
+const (
+	GrantKindPrepaid GrantKind = "prepaid"
+	GrantKindPromo   GrantKind = "promo"
+)
+
+// Valid indicates whether the value is a known member of the GrantKind enum.
+func (e GrantKind) Valid() bool {
+	switch e {
+	case GrantKindPrepaid:
+		return true
+	case GrantKindPromo:
 		return true
 	default:
 		return false
@@ -342,6 +471,27 @@ func (e InstanceStatus) Valid() bool {
 	}
 }
 
+// Defines values for InvoiceKind.
+const (
+	InvoiceKindAdvance    InvoiceKind = "advance"
+	InvoiceKindCreditNote InvoiceKind = "credit_note"
+	InvoiceKindUsage      InvoiceKind = "usage"
+)
+
+// Valid indicates whether the value is a known member of the InvoiceKind enum.
+func (e InvoiceKind) Valid() bool {
+	switch e {
+	case InvoiceKindAdvance:
+		return true
+	case InvoiceKindCreditNote:
+		return true
+	case InvoiceKindUsage:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for InvoiceRunStatus.
 const (
 	InvoiceRunStatusFailed    InvoiceRunStatus = "failed"
@@ -453,6 +603,123 @@ func (e JwkUse) Valid() bool {
 	}
 }
 
+// Defines values for LineComponent.
+const (
+	LineComponentAdjustment       LineComponent = "adjustment"
+	LineComponentAdvance          LineComponent = "advance"
+	LineComponentAdvanceDeduction LineComponent = "advance_deduction"
+	LineComponentCarryOver        LineComponent = "carry_over"
+	LineComponentCommitment       LineComponent = "commitment"
+	LineComponentCorrection       LineComponent = "correction"
+	LineComponentCovered          LineComponent = "covered"
+	LineComponentFixedDiscount    LineComponent = "fixed_discount"
+	LineComponentMinimumCharge    LineComponent = "minimum_charge"
+	LineComponentMonthlyCap       LineComponent = "monthly_cap"
+	LineComponentPromoCredit      LineComponent = "promo_credit"
+	LineComponentUsage            LineComponent = "usage"
+)
+
+// Valid indicates whether the value is a known member of the LineComponent enum.
+func (e LineComponent) Valid() bool {
+	switch e {
+	case LineComponentAdjustment:
+		return true
+	case LineComponentAdvance:
+		return true
+	case LineComponentAdvanceDeduction:
+		return true
+	case LineComponentCarryOver:
+		return true
+	case LineComponentCommitment:
+		return true
+	case LineComponentCorrection:
+		return true
+	case LineComponentCovered:
+		return true
+	case LineComponentFixedDiscount:
+		return true
+	case LineComponentMinimumCharge:
+		return true
+	case LineComponentMonthlyCap:
+		return true
+	case LineComponentPromoCredit:
+		return true
+	case LineComponentUsage:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for Locale.
+const (
+	LocaleDe Locale = "de"
+	LocaleEn Locale = "en"
+	LocaleZh Locale = "zh"
+)
+
+// Valid indicates whether the value is a known member of the Locale enum.
+func (e Locale) Valid() bool {
+	switch e {
+	case LocaleDe:
+		return true
+	case LocaleEn:
+		return true
+	case LocaleZh:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for Meter.
+const (
+	MeterEgress      Meter = "egress"
+	MeterGpu         Meter = "gpu"
+	MeterGpuRetained Meter = "gpu_retained"
+	MeterIp          Meter = "ip"
+	MeterReservation Meter = "reservation"
+	MeterStorage     Meter = "storage"
+)
+
+// Valid indicates whether the value is a known member of the Meter enum.
+func (e Meter) Valid() bool {
+	switch e {
+	case MeterEgress:
+		return true
+	case MeterGpu:
+		return true
+	case MeterGpuRetained:
+		return true
+	case MeterIp:
+		return true
+	case MeterReservation:
+		return true
+	case MeterStorage:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for MoneyMode.
+const (
+	MoneyModePostpaid MoneyMode = "postpaid"
+	MoneyModePrepaid  MoneyMode = "prepaid"
+)
+
+// Valid indicates whether the value is a known member of the MoneyMode enum.
+func (e MoneyMode) Valid() bool {
+	switch e {
+	case MoneyModePostpaid:
+		return true
+	case MoneyModePrepaid:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for OperationStatus.
 const (
 	OperationStatusCancelled OperationStatus = "cancelled"
@@ -480,6 +747,36 @@ func (e OperationStatus) Valid() bool {
 	}
 }
 
+// Defines values for PaymentAttemptState.
+const (
+	PaymentAttemptStateCancelled   PaymentAttemptState = "cancelled"
+	PaymentAttemptStateDeclined    PaymentAttemptState = "declined"
+	PaymentAttemptStateNeedsAction PaymentAttemptState = "needs_action"
+	PaymentAttemptStatePlanned     PaymentAttemptState = "planned"
+	PaymentAttemptStateProcessing  PaymentAttemptState = "processing"
+	PaymentAttemptStateSucceeded   PaymentAttemptState = "succeeded"
+)
+
+// Valid indicates whether the value is a known member of the PaymentAttemptState enum.
+func (e PaymentAttemptState) Valid() bool {
+	switch e {
+	case PaymentAttemptStateCancelled:
+		return true
+	case PaymentAttemptStateDeclined:
+		return true
+	case PaymentAttemptStateNeedsAction:
+		return true
+	case PaymentAttemptStatePlanned:
+		return true
+	case PaymentAttemptStateProcessing:
+		return true
+	case PaymentAttemptStateSucceeded:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for PortProtocol.
 const (
 	PortProtocolTcp PortProtocol = "tcp"
@@ -492,6 +789,27 @@ func (e PortProtocol) Valid() bool {
 	case PortProtocolTcp:
 		return true
 	case PortProtocolUdp:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for PricingKind.
+const (
+	PricingKindOnDemand PricingKind = "on_demand"
+	PricingKindReserved PricingKind = "reserved"
+	PricingKindSpot     PricingKind = "spot"
+)
+
+// Valid indicates whether the value is a known member of the PricingKind enum.
+func (e PricingKind) Valid() bool {
+	switch e {
+	case PricingKindOnDemand:
+		return true
+	case PricingKindReserved:
+		return true
+	case PricingKindSpot:
 		return true
 	default:
 		return false
@@ -555,24 +873,42 @@ func (e SshPurpose) Valid() bool {
 	}
 }
 
-// Defines values for UsageGroup.
+// Defines values for TaxIdOutcome.
 const (
-	UsageGroupInstance UsageGroup = "instance"
-	UsageGroupMeter    UsageGroup = "meter"
-	UsageGroupRegion   UsageGroup = "region"
-	UsageGroupSku      UsageGroup = "sku"
+	TaxIdOutcomeInvalid TaxIdOutcome = "invalid"
+	TaxIdOutcomeUnknown TaxIdOutcome = "unknown"
+	TaxIdOutcomeValid   TaxIdOutcome = "valid"
 )
 
-// Valid indicates whether the value is a known member of the UsageGroup enum.
-func (e UsageGroup) Valid() bool {
+// Valid indicates whether the value is a known member of the TaxIdOutcome enum.
+func (e TaxIdOutcome) Valid() bool {
 	switch e {
-	case UsageGroupInstance:
+	case TaxIdOutcomeInvalid:
 		return true
-	case UsageGroupMeter:
+	case TaxIdOutcomeUnknown:
 		return true
-	case UsageGroupRegion:
+	case TaxIdOutcomeValid:
 		return true
-	case UsageGroupSku:
+	default:
+		return false
+	}
+}
+
+// Defines values for Tiering.
+const (
+	TieringGraduated Tiering = "graduated"
+	TieringPackage   Tiering = "package"
+	TieringVolume    Tiering = "volume"
+)
+
+// Valid indicates whether the value is a known member of the Tiering enum.
+func (e Tiering) Valid() bool {
+	switch e {
+	case TieringGraduated:
+		return true
+	case TieringPackage:
+		return true
+	case TieringVolume:
 		return true
 	default:
 		return false
@@ -614,6 +950,9 @@ type AccessTokenTokenType string
 
 // ActionName What can be done to an instance.
 type ActionName string
+
+// AddressLine A line of an address.
+type AddressLine = string
 
 // AdminOffer An offer as operators see it.
 type AdminOffer struct {
@@ -737,11 +1076,361 @@ type ApiKeyList struct {
 	NextPageToken *string `json:"next_page_token,omitempty"`
 }
 
+// Approval A request of one operator that another one decides. The first then repeats it unchanged.
+type Approval struct {
+	// Amount Null where the kind has none.
+	Amount nullable.Nullable[Money] `json:"amount"`
+
+	// CreatedAt An instant: RFC 3339, UTC, six digits of a second.
+	CreatedAt  Timestamp                    `json:"created_at"`
+	DecidedAt  nullable.Nullable[Timestamp] `json:"decided_at"`
+	DecidedBy  nullable.Nullable[string]    `json:"decided_by"`
+	ExecutedAt nullable.Nullable[Timestamp] `json:"executed_at"`
+
+	// ExpiresAt An instant: RFC 3339, UTC, six digits of a second.
+	ExpiresAt Timestamp `json:"expires_at"`
+	Id        string    `json:"id"`
+
+	// Kind What may need a second operator.
+	Kind ApprovalKind `json:"kind"`
+
+	// Request What exactly is to be done, JSON.
+	Request     string `json:"request"`
+	RequestedBy string `json:"requested_by"`
+
+	// State Where a request for approval stands.
+	State ApprovalState `json:"state"`
+}
+
+// ApprovalKind What may need a second operator.
+type ApprovalKind string
+
+// ApprovalList One page of Approval objects.
+type ApprovalList struct {
+	Items []Approval `json:"items"`
+
+	// NextPageToken Absent on the last page.
+	NextPageToken *string `json:"next_page_token,omitempty"`
+}
+
+// ApprovalRule Above which amount a kind needs a second operator.
+type ApprovalRule struct {
+	// Above Null: always.
+	Above nullable.Nullable[Money] `json:"above"`
+
+	// Kind What may need a second operator.
+	Kind ApprovalKind `json:"kind"`
+
+	// UpdatedAt An instant: RFC 3339, UTC, six digits of a second.
+	UpdatedAt Timestamp `json:"updated_at"`
+	UpdatedBy string    `json:"updated_by"`
+}
+
+// ApprovalRulePut A rule; to loosen one needs a second operator.
+type ApprovalRulePut struct {
+	// Above For kinds that have an amount.
+	Above *MoneyInput `json:"above,omitempty"`
+}
+
+// ApprovalRules All rules. What has none needs nobody.
+type ApprovalRules struct {
+	Items []ApprovalRule `json:"items"`
+}
+
+// ApprovalState Where a request for approval stands.
+type ApprovalState string
+
+// AutoTopUp The standing order; null for none.
+type AutoTopUp struct {
+	Order nullable.Nullable[AutoTopUpOrder] `json:"order"`
+}
+
+// AutoTopUpOrder Pays in when the prepaid balance is below a threshold.
+type AutoTopUpOrder struct {
+	// Amount An amount of money.
+	Amount MoneyInput `json:"amount"`
+
+	// MonthlyMax Of a calendar month.
+	MonthlyMax MoneyInput `json:"monthly_max"`
+
+	// Threshold An amount of money.
+	Threshold MoneyInput `json:"threshold"`
+}
+
+// BillingProfile An organization as a buyer.
+type BillingProfile struct {
+	Address []string `json:"address"`
+
+	// Country ISO 3166 code.
+	Country nullable.Nullable[string] `json:"country"`
+
+	// EInvoice Whether structured invoices are agreed.
+	EInvoice bool `json:"e_invoice"`
+
+	// Endpoint Where e-invoices go, `scheme:id`.
+	Endpoint nullable.Nullable[string] `json:"endpoint"`
+
+	// Issuer Who sells to it.
+	Issuer string `json:"issuer"`
+
+	// Locale Null: of the issuer.
+	Locale   nullable.Nullable[Locale] `json:"locale"`
+	Name     string                    `json:"name"`
+	Postcode nullable.Nullable[string] `json:"postcode"`
+
+	// Status What a buyer is.
+	Status BuyerStatus               `json:"status"`
+	TaxId  nullable.Nullable[string] `json:"tax_id"`
+}
+
+// BillingProfilePut The whole profile; what is left out is empty. Documents drafted from now on have it.
+type BillingProfilePut struct {
+	// Address Lines.
+	Address *[]AddressLine `json:"address,omitempty"`
+
+	// Country ISO 3166 code.
+	Country  *string `json:"country,omitempty"`
+	EInvoice *bool   `json:"e_invoice,omitempty"`
+
+	// Endpoint `scheme:id`.
+	Endpoint *string `json:"endpoint,omitempty"`
+
+	// Locale Language of documents.
+	Locale *Locale `json:"locale,omitempty"`
+
+	// Name Default: the name of the organization.
+	Name     *string `json:"name,omitempty"`
+	Postcode *string `json:"postcode,omitempty"`
+
+	// Status What a buyer is.
+	Status *BuyerStatus `json:"status,omitempty"`
+
+	// TaxId As its country writes it.
+	TaxId *string `json:"tax_id,omitempty"`
+}
+
 // Bucket Size of the time buckets, UTC.
 type Bucket string
 
+// Budget What something should cost at most in a calendar month, net.
+type Budget struct {
+	// Amount An amount of a document, with exactly the currency's minor digits. Never a float.
+	Amount Money `json:"amount"`
+
+	// Hard Stops what runs at the amount, and refuses starts.
+	Hard bool                      `json:"hard"`
+	Id   string                    `json:"id"`
+	Key  nullable.Nullable[string] `json:"key"`
+	Name string                    `json:"name"`
+
+	// Period The month that spent is of.
+	Period  nullable.Nullable[string] `json:"period"`
+	Project nullable.Nullable[string] `json:"project"`
+
+	// Scope What a budget watches; of a key: what it created.
+	Scope BudgetScope `json:"scope"`
+
+	// Spent An amount of a document, with exactly the currency's minor digits. Never a float.
+	Spent Money `json:"spent"`
+
+	// Thresholds Percent at which it tells.
+	Thresholds []int32 `json:"thresholds"`
+}
+
+// BudgetCreate A new budget.
+type BudgetCreate struct {
+	// Amount An amount of money.
+	Amount MoneyInput `json:"amount"`
+	Hard   *bool      `json:"hard,omitempty"`
+
+	// Key Of a budget of a key.
+	Key  *string `json:"key,omitempty"`
+	Name string  `json:"name"`
+
+	// Project Of a budget of a project.
+	Project *string `json:"project,omitempty"`
+
+	// Scope What a budget watches; of a key: what it created.
+	Scope BudgetScope `json:"scope"`
+
+	// Thresholds Percent; default: 50, 80, 100.
+	Thresholds *[]int32 `json:"thresholds,omitempty"`
+}
+
+// BudgetList All budgets.
+type BudgetList struct {
+	Items []Budget `json:"items"`
+}
+
+// BudgetPatch Changes of a budget. Thresholds told this month are not told again.
+type BudgetPatch struct {
+	// Amount An amount of money.
+	Amount     *MoneyInput `json:"amount,omitempty"`
+	Hard       *bool       `json:"hard,omitempty"`
+	Name       *string     `json:"name,omitempty"`
+	Thresholds *[]int32    `json:"thresholds,omitempty"`
+}
+
+// BudgetScope What a budget watches; of a key: what it created.
+type BudgetScope string
+
+// BuyerStatus What a buyer is.
+type BuyerStatus string
+
+// Contract What was agreed with an organization.
+type Contract struct {
+	// CancelledAt When it was cancelled before it began.
+	CancelledAt nullable.Nullable[Timestamp] `json:"cancelled_at"`
+	Caps        []ContractCap                `json:"caps"`
+	Commitments []ContractAmount             `json:"commitments"`
+
+	// CreatedAt An instant: RFC 3339, UTC, six digits of a second.
+	CreatedAt Timestamp `json:"created_at"`
+	CreatedBy string    `json:"created_by"`
+
+	// Currency ISO 4217 code.
+	Currency  Currency           `json:"currency"`
+	Discounts []ContractDiscount `json:"discounts"`
+
+	// EndedBy Who ended it early.
+	EndedBy        nullable.Nullable[string] `json:"ended_by"`
+	FixedDiscounts []ContractAmount          `json:"fixed_discounts"`
+	FreeQuotas     []ContractQuota           `json:"free_quotas"`
+
+	// From An instant: RFC 3339, UTC, six digits of a second.
+	From         Timestamp         `json:"from"`
+	Id           string            `json:"id"`
+	Minimums     []ContractMinimum `json:"minimums"`
+	Name         string            `json:"name"`
+	Organization string            `json:"organization"`
+	Prices       []OfferPrice      `json:"prices"`
+
+	// To Null: until further notice.
+	To nullable.Nullable[Timestamp] `json:"to"`
+}
+
+// ContractAmount An amount of each calendar month, in the currency of the contract.
+type ContractAmount struct {
+	Amount string `json:"amount"`
+	Name   string `json:"name"`
+
+	// Scope Selects usage; what is left out selects all.
+	Scope *TermScope `json:"scope,omitempty"`
+}
+
+// ContractCap The most of a calendar month: hours a slot, or else an amount.
+type ContractCap struct {
+	Amount *string `json:"amount,omitempty"`
+	Hours  *int32  `json:"hours,omitempty"`
+
+	// Scope Selects usage; what is left out selects all.
+	Scope *TermScope `json:"scope,omitempty"`
+}
+
+// ContractCreate A new contract of an organization. Contracts of one organization do not overlap in what they price.
+type ContractCreate struct {
+	Caps        *[]ContractCap    `json:"caps,omitempty"`
+	Commitments *[]ContractAmount `json:"commitments,omitempty"`
+
+	// Currency Default: of the organization.
+	Currency       *Currency           `json:"currency,omitempty"`
+	Discounts      *[]ContractDiscount `json:"discounts,omitempty"`
+	FixedDiscounts *[]ContractAmount   `json:"fixed_discounts,omitempty"`
+	FreeQuotas     *[]ContractQuota    `json:"free_quotas,omitempty"`
+
+	// From Default: now.
+	From     *Timestamp         `json:"from,omitempty"`
+	Minimums *[]ContractMinimum `json:"minimums,omitempty"`
+	Name     string             `json:"name"`
+	Prices   *[]OfferPrice      `json:"prices,omitempty"`
+
+	// To Default: until further notice.
+	To *Timestamp `json:"to,omitempty"`
+}
+
+// ContractDiscount A percentage off; several multiply, inside the one rounding.
+type ContractDiscount struct {
+	Name string `json:"name"`
+
+	// Percent At most 4 decimals.
+	Percent string `json:"percent"`
+
+	// Scope Selects usage; what is left out selects all.
+	Scope *TermScope `json:"scope,omitempty"`
+}
+
+// ContractList One page of Contract objects.
+type ContractList struct {
+	Items []Contract `json:"items"`
+
+	// NextPageToken Absent on the last page.
+	NextPageToken *string `json:"next_page_token,omitempty"`
+}
+
+// ContractMinimum The least time that a start is charged for.
+type ContractMinimum struct {
+	// Scope Selects usage; what is left out selects all.
+	Scope   *TermScope `json:"scope,omitempty"`
+	Seconds int32      `json:"seconds"`
+}
+
+// ContractQuota Free each month.
+type ContractQuota struct {
+	Name string `json:"name"`
+
+	// Quantity Priced units, GPU-hours of a GPU.
+	Quantity string `json:"quantity"`
+
+	// Scope Selects usage; what is left out selects all.
+	Scope *TermScope `json:"scope,omitempty"`
+}
+
+// Coupon A code that gives each organization a grant once.
+type Coupon struct {
+	// Amount An amount of a document, with exactly the currency's minor digits. Never a float.
+	Amount     Money                        `json:"amount"`
+	Code       string                       `json:"code"`
+	GrantDays  int32                        `json:"grant_days"`
+	MaxUses    int32                        `json:"max_uses"`
+	Name       string                       `json:"name"`
+	Priority   int32                        `json:"priority"`
+	ValidUntil nullable.Nullable[Timestamp] `json:"valid_until"`
+}
+
+// CouponCreate A code that gives each organization a grant once.
+type CouponCreate struct {
+	// Amount An amount of money.
+	Amount MoneyInput `json:"amount"`
+	Code   string     `json:"code"`
+
+	// GrantDays Days until the grant expires; 0: never.
+	GrantDays *int32 `json:"grant_days,omitempty"`
+	MaxUses   int32  `json:"max_uses"`
+	Name      string `json:"name"`
+	Priority  *int32 `json:"priority,omitempty"`
+
+	// ValidUntil Default: no end.
+	ValidUntil *Timestamp `json:"valid_until,omitempty"`
+}
+
+// CouponRedeem A code to redeem.
+type CouponRedeem struct {
+	// Code Capitals and small letters are the same.
+	Code string `json:"code"`
+}
+
+// CsvTable Lines, or the instances behind each line.
+type CsvTable string
+
 // Currency ISO 4217 code.
 type Currency = string
+
+// DocumentRef Another document.
+type DocumentRef struct {
+	Invoice  string                       `json:"invoice"`
+	IssuedAt nullable.Nullable[Timestamp] `json:"issued_at"`
+	Number   string                       `json:"number"`
+}
 
 // Endpoint Where an instance is reached.
 type Endpoint struct {
@@ -968,6 +1657,69 @@ type GpuRevenue struct {
 
 	// InstancesPerHour What the instances on it pay now.
 	InstancesPerHour string `json:"instances_per_hour"`
+}
+
+// Grant A lot of a wallet; lots are used by priority, expiry, id.
+type Grant struct {
+	// Amount An amount of a document, with exactly the currency's minor digits. Never a float.
+	Amount Money `json:"amount"`
+
+	// CreatedAt An instant: RFC 3339, UTC, six digits of a second.
+	CreatedAt Timestamp `json:"created_at"`
+
+	// ExpiresAt Null: never.
+	ExpiresAt nullable.Nullable[Timestamp] `json:"expires_at"`
+	Id        string                       `json:"id"`
+
+	// Kind Money paid in, or promotional.
+	Kind GrantKind `json:"kind"`
+
+	// Lapsed Whether it expired with something left.
+	Lapsed bool   `json:"lapsed"`
+	Name   string `json:"name"`
+
+	// Priority Lower first.
+	Priority int32 `json:"priority"`
+
+	// Remaining An amount of a document, with exactly the currency's minor digits. Never a float.
+	Remaining Money `json:"remaining"`
+
+	// Scope What it pays for.
+	Scope GrantScope `json:"scope"`
+}
+
+// GrantCreate Promotional money: it reduces the net of what is bought.
+type GrantCreate struct {
+	// Amount An amount of money.
+	Amount MoneyInput `json:"amount"`
+
+	// ExpiresAt Default: never.
+	ExpiresAt *Timestamp `json:"expires_at,omitempty"`
+	Name      string     `json:"name"`
+	Priority  *int32     `json:"priority,omitempty"`
+
+	// Scope What a grant pays for; what is left out is all.
+	Scope *GrantScope `json:"scope,omitempty"`
+}
+
+// GrantKind Money paid in, or promotional.
+type GrantKind string
+
+// GrantList One page of Grant objects.
+type GrantList struct {
+	Items []Grant `json:"items"`
+
+	// NextPageToken Absent on the last page.
+	NextPageToken *string `json:"next_page_token,omitempty"`
+}
+
+// GrantScope What a grant pays for; what is left out is all.
+type GrantScope struct {
+	// Family GPU model and mode, `H200-141/mig`.
+	Family *string `json:"family,omitempty"`
+
+	// Meter What is metered.
+	Meter *Meter `json:"meter,omitempty"`
 }
 
 // Host A GPU host.
@@ -1263,28 +2015,61 @@ type Invoice struct {
 	// Buyer Seller or buyer.
 	Buyer Party `json:"buyer"`
 
+	// CloseNo 0 for usage in time; n for usage accepted after the n-th close.
+	CloseNo int32 `json:"close_no"`
+
 	// ContentHash SHA-256 of lines, taxes, parties and period, hexadecimal.
 	ContentHash string `json:"content_hash"`
+
+	// Corrects The document that a credit note takes back.
+	Corrects nullable.Nullable[DocumentRef] `json:"corrects"`
 
 	// Currency ISO 4217 code.
 	Currency Currency `json:"currency"`
 
 	// Due An amount of a document, with exactly the currency's minor digits. Never a float.
-	Due         Money                        `json:"due"`
+	Due Money `json:"due"`
+
+	// DueOn A day, `YYYY-MM-DD`.
+	DueOn       nullable.Nullable[string]    `json:"due_on"`
 	FinalizedAt nullable.Nullable[Timestamp] `json:"finalized_at,omitempty"`
 
 	// Id Null in a preview.
-	Id    nullable.Nullable[string] `json:"id"`
-	Lines []InvoiceLine             `json:"lines"`
+	Id nullable.Nullable[string] `json:"id"`
+
+	// Issuer Who sells.
+	Issuer nullable.Nullable[string] `json:"issuer"`
+
+	// Kind What a document is. The amounts of a credit note are negative.
+	Kind  InvoiceKind   `json:"kind"`
+	Lines []InvoiceLine `json:"lines"`
+
+	// Locale Language of the printed document.
+	Locale nullable.Nullable[string] `json:"locale"`
+
+	// Notes Legal mentions.
+	Notes []string `json:"notes"`
 
 	// Number Gapless; null until finalized.
 	Number nullable.Nullable[string] `json:"number"`
 
+	// Original Null until it is stored.
+	Original nullable.Nullable[OriginalRef] `json:"original"`
+
 	// Period A half-open period `[from, to)`.
 	Period Period `json:"period"`
 
+	// Reason Why a credit note was written.
+	Reason nullable.Nullable[string] `json:"reason"`
+
+	// Replaces The cancelled document that this one was issued again for.
+	Replaces nullable.Nullable[DocumentRef] `json:"replaces"`
+
 	// Seller Seller or buyer.
 	Seller Party `json:"seller"`
+
+	// Settlement What happened to the total: due = total − prepaid − paid − credited − written_off.
+	Settlement Settlement `json:"settlement"`
 
 	// Simulated Whether a line ran on simulated hardware.
 	Simulated bool `json:"simulated"`
@@ -1293,18 +2078,32 @@ type Invoice struct {
 	Status InvoiceStatus `json:"status"`
 
 	// Subtotal An amount of a document, with exactly the currency's minor digits. Never a float.
-	Subtotal Money        `json:"subtotal"`
-	Taxes    []InvoiceTax `json:"taxes"`
+	Subtotal Money                        `json:"subtotal"`
+	TaxPoint nullable.Nullable[Timestamp] `json:"tax_point"`
+	Taxes    []InvoiceTax                 `json:"taxes"`
 
 	// Total An amount of a document, with exactly the currency's minor digits. Never a float.
 	Total Money `json:"total"`
 }
 
+// InvoiceKind What a document is. The amounts of a credit note are negative.
+type InvoiceKind string
+
 // InvoiceLine One line: one rounding.
 type InvoiceLine struct {
 	// Amount An amount of a document, with exactly the currency's minor digits. Never a float.
-	Amount      Money  `json:"amount"`
-	Description string `json:"description"`
+	Amount Money `json:"amount"`
+
+	// Component What a line is for, in the order of documents.
+	Component LineComponent `json:"component"`
+
+	// Corrects The line that it changes.
+	Corrects    nullable.Nullable[LineRef] `json:"corrects"`
+	Description string                     `json:"description"`
+	Discounts   []LineDiscount             `json:"discounts"`
+
+	// During From the first instant of its usage to the last.
+	During nullable.Nullable[Period] `json:"during"`
 
 	// Exact A price, or an exact amount, with at most 12 decimals. Never a float.
 	Exact *Price `json:"exact,omitempty"`
@@ -1312,21 +2111,39 @@ type InvoiceLine struct {
 	// Id Null in a preview.
 	Id nullable.Nullable[string] `json:"id"`
 
-	// Isolation The honest isolation class, on two axes.
-	Isolation Isolation `json:"isolation"`
-	Meter     string    `json:"meter"`
-	Project   string    `json:"project"`
+	// Isolation Absent where the line is of no SKU.
+	Isolation *Isolation `json:"isolation,omitempty"`
+	Meter     string     `json:"meter"`
+
+	// Packages Whole packages charged, of a package price.
+	Packages nullable.Nullable[int64] `json:"packages"`
+
+	// PricedUnit What unit_price is for, `GPU-hour`.
+	PricedUnit nullable.Nullable[string] `json:"priced_unit"`
+
+	// Pricing Null where no price of usage is charged.
+	Pricing nullable.Nullable[PricingKind] `json:"pricing"`
+	Project string                         `json:"project"`
 
 	// Quantity A measured quantity. Never rounded.
 	Quantity Quantity `json:"quantity"`
+
+	// Reference What it refers to: a reservation, contract or grant.
+	Reference nullable.Nullable[string] `json:"reference"`
 
 	// Simulated Whether some of it ran on simulated hardware.
 	Simulated bool   `json:"simulated"`
 	Sku       string `json:"sku"`
 
-	// SubjectsUrl Where the instances behind the line are listed.
+	// SubjectsUrl Where the instances and seconds behind the line are listed.
 	SubjectsUrl nullable.Nullable[string] `json:"subjects_url"`
 	TaxCategory string                    `json:"tax_category"`
+
+	// TaxRate Decimal fraction.
+	TaxRate string `json:"tax_rate"`
+
+	// Tier Step of a tiered price; 0 for none.
+	Tier int32 `json:"tier"`
 
 	// UnitPrice A price, or an exact amount, with at most 12 decimals. Never a float.
 	UnitPrice Price `json:"unit_price"`
@@ -1383,11 +2200,17 @@ type InvoiceSummary struct {
 	Currency Currency `json:"currency"`
 
 	// Due An amount of a document, with exactly the currency's minor digits. Never a float.
-	Due         Money                        `json:"due"`
+	Due Money `json:"due"`
+
+	// DueOn A day, `YYYY-MM-DD`.
+	DueOn       nullable.Nullable[string]    `json:"due_on"`
 	FinalizedAt nullable.Nullable[Timestamp] `json:"finalized_at"`
 
 	// Id Id.
-	Id     string                    `json:"id"`
+	Id string `json:"id"`
+
+	// Kind What a document is. The amounts of a credit note are negative.
+	Kind   InvoiceKind               `json:"kind"`
 	Number nullable.Nullable[string] `json:"number"`
 
 	// Period A half-open period `[from, to)`.
@@ -1505,6 +2328,61 @@ type JwkSet struct {
 	Keys []Jwk `json:"keys"`
 }
 
+// LineComponent What a line is for, in the order of documents.
+type LineComponent string
+
+// LineDiscount A fraction off, inside the rounding of the line.
+type LineDiscount struct {
+	Name string `json:"name"`
+
+	// Rate Decimal fraction.
+	Rate string `json:"rate"`
+}
+
+// LineRef A line of another document.
+type LineRef struct {
+	Invoice string `json:"invoice"`
+	Line    int32  `json:"line"`
+	Number  string `json:"number"`
+}
+
+// LineSegment A part of a segment that a line is the sum of.
+type LineSegment struct {
+	// From An instant: RFC 3339, UTC, six digits of a second.
+	From Timestamp `json:"from"`
+	Name string    `json:"name"`
+
+	// Quantity A measured quantity. Never rounded.
+	Quantity Quantity `json:"quantity"`
+
+	// Segment Shown again by usage of the instance.
+	Segment string `json:"segment"`
+	Subject string `json:"subject"`
+
+	// SubjectKind `instance` or `reservation`.
+	SubjectKind string `json:"subject_kind"`
+
+	// To An instant: RFC 3339, UTC, six digits of a second.
+	To Timestamp `json:"to"`
+
+	// Units Slices at once.
+	Units int32 `json:"units"`
+}
+
+// LineSegmentList One page of LineSegment objects.
+type LineSegmentList struct {
+	Items []LineSegment `json:"items"`
+
+	// NextPageToken Absent on the last page.
+	NextPageToken *string `json:"next_page_token,omitempty"`
+}
+
+// Locale Language of documents.
+type Locale string
+
+// Meter What is metered.
+type Meter string
+
 // ModeChange From which mode to which.
 type ModeChange struct {
 	// DrainBy When what is there is stopped; null: never.
@@ -1519,6 +2397,23 @@ type Money struct {
 
 	// Currency ISO 4217 code.
 	Currency Currency `json:"currency"`
+}
+
+// MoneyInput An amount of money.
+type MoneyInput struct {
+	Amount string `json:"amount"`
+
+	// Currency ISO 4217 code.
+	Currency Currency `json:"currency"`
+}
+
+// MoneyMode Pays by invoice, or from its wallet.
+type MoneyMode string
+
+// MoneyModePut How an organization pays.
+type MoneyModePut struct {
+	// Mode Pays by invoice, or from its wallet.
+	Mode MoneyMode `json:"mode"`
 }
 
 // Offer What can be bought.
@@ -1567,12 +2462,17 @@ type OfferList struct {
 	NextPageToken *string `json:"next_page_token,omitempty"`
 }
 
-// OfferPrice Price of an offer.
+// OfferPrice Price of an offer on a meter: one for each priced unit, or tiers.
 type OfferPrice struct {
+	// Meter Default: gpu. Answers always name it.
+	Meter *Meter `json:"meter,omitempty"`
 	Offer string `json:"offer"`
 
-	// PricePerHour Decimal, at most 12 decimals.
-	PricePerHour string `json:"price_per_hour"`
+	// PricePerHour Decimal, at most 12 decimals, for a unit and hour; for a GiB of egress. Answers always have it; of tiers it is the price of the first unit.
+	PricePerHour string `json:"price_per_hour,omitempty"`
+
+	// Tiers A price by quantity, pooled over an organization, SKU family and calendar month.
+	Tiers *PriceTiers `json:"tiers,omitempty"`
 }
 
 // OfferPut The whole offer, created or replaced. A changed shape makes a new immutable SKU; instances keep theirs.
@@ -1689,6 +2589,35 @@ type Organization struct {
 	Quota Quota `json:"quota"`
 }
 
+// OrganizationBillingProfilePut The whole profile, with who sells.
+type OrganizationBillingProfilePut struct {
+	// Address Lines.
+	Address *[]AddressLine `json:"address,omitempty"`
+
+	// Country ISO 3166 code.
+	Country  *string `json:"country,omitempty"`
+	EInvoice *bool   `json:"e_invoice,omitempty"`
+
+	// Endpoint `scheme:id`.
+	Endpoint *string `json:"endpoint,omitempty"`
+
+	// Issuer Default: as it is.
+	Issuer *string `json:"issuer,omitempty"`
+
+	// Locale Language of documents.
+	Locale *Locale `json:"locale,omitempty"`
+
+	// Name Default: the name of the organization.
+	Name     *string `json:"name,omitempty"`
+	Postcode *string `json:"postcode,omitempty"`
+
+	// Status What a buyer is.
+	Status *BuyerStatus `json:"status,omitempty"`
+
+	// TaxId As its country writes it.
+	TaxId *string `json:"tax_id,omitempty"`
+}
+
 // OrganizationCreate A new organization (tenant, billing account). Quota defaults to 0 of everything, limits to 600, 120 and 60.
 type OrganizationCreate struct {
 	// Currency ISO 4217 code.
@@ -1710,6 +2639,17 @@ type OrganizationList struct {
 	NextPageToken *string `json:"next_page_token,omitempty"`
 }
 
+// OriginalRef The stored legal original.
+type OriginalRef struct {
+	MediaType string `json:"media_type"`
+
+	// Sha256 Hexadecimal.
+	Sha256 string `json:"sha256"`
+
+	// Size Bytes.
+	Size int32 `json:"size"`
+}
+
 // Party Seller or buyer.
 type Party struct {
 	Address *[]string `json:"address,omitempty"`
@@ -1718,6 +2658,77 @@ type Party struct {
 	Country nullable.Nullable[string] `json:"country,omitempty"`
 	Name    string                    `json:"name"`
 	TaxId   nullable.Nullable[string] `json:"tax_id,omitempty"`
+}
+
+// Payment Money that came in.
+type Payment struct {
+	// Allocated Of it: pays documents or went to the wallet.
+	Allocated Money `json:"allocated"`
+
+	// Amount An amount of a document, with exactly the currency's minor digits. Never a float.
+	Amount Money `json:"amount"`
+
+	// ChargedBack An amount of a document, with exactly the currency's minor digits. Never a float.
+	ChargedBack Money                     `json:"charged_back"`
+	Fee         nullable.Nullable[Money]  `json:"fee"`
+	Id          string                    `json:"id"`
+	Payer       nullable.Nullable[string] `json:"payer"`
+
+	// Provider `bank` for transfers.
+	Provider string `json:"provider"`
+
+	// ReceivedAt An instant: RFC 3339, UTC, six digits of a second.
+	ReceivedAt Timestamp                 `json:"received_at"`
+	Reference  nullable.Nullable[string] `json:"reference"`
+
+	// Refunded Including what is on its way.
+	Refunded Money `json:"refunded"`
+
+	// Unapplied What is left.
+	Unapplied Money `json:"unapplied"`
+}
+
+// PaymentAttempt An attempt to charge.
+type PaymentAttempt struct {
+	// Amount An amount of a document, with exactly the currency's minor digits. Never a float.
+	Amount Money `json:"amount"`
+
+	// ConfirmUrl Where the customer confirms.
+	ConfirmUrl nullable.Nullable[string] `json:"confirm_url"`
+
+	// CreatedAt An instant: RFC 3339, UTC, six digits of a second.
+	CreatedAt Timestamp                    `json:"created_at"`
+	Detail    nullable.Nullable[string]    `json:"detail"`
+	EndedAt   nullable.Nullable[Timestamp] `json:"ended_at"`
+	Id        string                       `json:"id"`
+	Number    int32                        `json:"number"`
+	Provider  string                       `json:"provider"`
+	Reason    nullable.Nullable[string]    `json:"reason"`
+
+	// State Where an attempt to charge stands.
+	State PaymentAttemptState `json:"state"`
+}
+
+// PaymentAttemptState Where an attempt to charge stands.
+type PaymentAttemptState string
+
+// PaymentAttempts The attempts to charge for an invoice, oldest first.
+type PaymentAttempts struct {
+	Items []PaymentAttempt `json:"items"`
+}
+
+// PaymentList One page of Payment objects.
+type PaymentList struct {
+	Items []Payment `json:"items"`
+
+	// NextPageToken Absent on the last page.
+	NextPageToken *string `json:"next_page_token,omitempty"`
+}
+
+// PaymentMethodPut What the organization is charged with from now on.
+type PaymentMethodPut struct {
+	// Method The provider's reference of a card that was given to the provider itself.
+	Method string `json:"method"`
 }
 
 // Period A half-open period `[from, to)`.
@@ -1746,6 +2757,15 @@ type Port struct {
 // PortProtocol Default: `tcp`.
 type PortProtocol string
 
+// PrepaymentCreate Money that came outside of any provider.
+type PrepaymentCreate struct {
+	// Amount Gross.
+	Amount MoneyInput `json:"amount"`
+
+	// Reference Its own, of the bank for example: it counts once.
+	Reference string `json:"reference"`
+}
+
 // Price A price, or an exact amount, with at most 12 decimals. Never a float.
 type Price struct {
 	Amount string `json:"amount"`
@@ -1769,6 +2789,29 @@ type PriceBook struct {
 	Versions []PriceVersion `json:"versions"`
 }
 
+// PriceBookAssign Gives an organization a price book.
+type PriceBookAssign struct {
+	// From First instant of a month, 7 days ahead at least; default: the earliest.
+	From      *Timestamp `json:"from,omitempty"`
+	PriceBook string     `json:"price_book"`
+}
+
+// PriceBookAssignment A price book of an organization and when it applies.
+type PriceBookAssignment struct {
+	// From An instant: RFC 3339, UTC, six digits of a second.
+	From      Timestamp `json:"from"`
+	Name      string    `json:"name"`
+	PriceBook string    `json:"price_book"`
+
+	// To Null: until further notice.
+	To nullable.Nullable[Timestamp] `json:"to"`
+}
+
+// PriceBookAssignments The price books of an organization in order of time.
+type PriceBookAssignments struct {
+	Items []PriceBookAssignment `json:"items"`
+}
+
 // PriceBookCreate A new price book with its first version, which starts now unless told.
 type PriceBookCreate struct {
 	// Currency ISO 4217 code.
@@ -1781,7 +2824,7 @@ type PriceBookCreate struct {
 	EffectiveFrom *Timestamp `json:"effective_from,omitempty"`
 	Name          string     `json:"name"`
 
-	// Prices One price an offer; an offer without a price is not listed.
+	// Prices One price an offer and meter; an offer without a price on its GPU is not listed.
 	Prices []OfferPrice `json:"prices"`
 }
 
@@ -1791,6 +2834,27 @@ type PriceBookList struct {
 
 	// NextPageToken Absent on the last page.
 	NextPageToken *string `json:"next_page_token,omitempty"`
+}
+
+// PriceStep One step of a price.
+type PriceStep struct {
+	// Price For a priced unit, or a package.
+	Price string `json:"price"`
+
+	// UpTo Its end in priced units, inclusive; absent in the last.
+	UpTo *string `json:"up_to,omitempty"`
+}
+
+// PriceTiers A price by quantity, pooled over an organization, SKU family and calendar month.
+type PriceTiers struct {
+	// Kind How steps apply: each part at its own, all at the one reached, or whole packages.
+	Kind Tiering `json:"kind"`
+
+	// PackageSize Priced units in a package; for packages alone.
+	PackageSize *string `json:"package_size,omitempty"`
+
+	// Steps In order.
+	Steps []PriceStep `json:"steps"`
 }
 
 // PriceVersion An immutable version of a price book.
@@ -1812,9 +2876,12 @@ type PriceVersionCreate struct {
 	// EffectiveFrom An instant: RFC 3339, UTC, six digits of a second.
 	EffectiveFrom Timestamp `json:"effective_from"`
 
-	// Prices One price an offer; an offer without a price is not listed.
+	// Prices One price an offer and meter; an offer without a price on its GPU is not listed.
 	Prices []OfferPrice `json:"prices"`
 }
+
+// PricingKind How the price of usage came about.
+type PricingKind string
 
 // PrincipalKind Whose rights a credential carries.
 type PrincipalKind string
@@ -1879,6 +2946,16 @@ type ProjectList struct {
 
 	// NextPageToken Absent on the last page.
 	NextPageToken *string `json:"next_page_token,omitempty"`
+}
+
+// ProviderEvent What the provider sends. It only says where to look; states and amounts are read from the provider.
+type ProviderEvent map[string]interface{}
+
+// ProviderReceipt An event is kept.
+type ProviderReceipt struct {
+	// Fresh False: it was received before.
+	Fresh    bool `json:"fresh"`
+	Received bool `json:"received"`
 }
 
 // Quantity A measured quantity. Never rounded.
@@ -1957,6 +3034,64 @@ type RegistryLoginPatch struct {
 	Username *string `json:"username,omitempty"`
 }
 
+// Reservation Reserved capacity.
+type Reservation struct {
+	// CancelledAt When it was cancelled before it began.
+	CancelledAt nullable.Nullable[Timestamp] `json:"cancelled_at"`
+
+	// CreatedAt An instant: RFC 3339, UTC, six digits of a second.
+	CreatedAt Timestamp `json:"created_at"`
+
+	// EndedBy Who ended it early.
+	EndedBy nullable.Nullable[string] `json:"ended_by"`
+
+	// Family The GPU model and mode that it covers.
+	Family string `json:"family"`
+
+	// From An instant: RFC 3339, UTC, six digits of a second.
+	From  Timestamp `json:"from"`
+	Id    string    `json:"id"`
+	Name  string    `json:"name"`
+	Offer string    `json:"offer"`
+
+	// PricePerHour The ceiling for a unit; null: the price of a contract alone.
+	PricePerHour nullable.Nullable[Price] `json:"price_per_hour"`
+	Project      string                   `json:"project"`
+	Region       string                   `json:"region"`
+	Simulated    bool                     `json:"simulated"`
+
+	// To An instant: RFC 3339, UTC, six digits of a second.
+	To    Timestamp `json:"to"`
+	Units int32     `json:"units"`
+}
+
+// ReservationCreate Capacity that is paid for whether used or not; what runs of its family is covered.
+type ReservationCreate struct {
+	// From Default: now.
+	From *Timestamp `json:"from,omitempty"`
+
+	// Name Default: the offer.
+	Name  *string `json:"name,omitempty"`
+	Offer string  `json:"offer"`
+
+	// Project Who pays.
+	Project string `json:"project"`
+
+	// To An instant: RFC 3339, UTC, six digits of a second.
+	To Timestamp `json:"to"`
+
+	// Units Slices at once.
+	Units int32 `json:"units"`
+}
+
+// ReservationList One page of Reservation objects.
+type ReservationList struct {
+	Items []Reservation `json:"items"`
+
+	// NextPageToken Absent on the last page.
+	NextPageToken *string `json:"next_page_token,omitempty"`
+}
+
 // Sample Readings of one source over one interval, or a gap.
 type Sample struct {
 	// At An instant: RFC 3339, UTC, six digits of a second.
@@ -1986,11 +3121,56 @@ type SampleList struct {
 // Scope A right of a credential.
 type Scope = string
 
+// Settlement What happened to the total: due = total − prepaid − paid − credited − written_off.
+type Settlement struct {
+	// Credited By credit notes, positive.
+	Credited Money `json:"credited"`
+
+	// Paid Net of refunds and chargebacks.
+	Paid Money `json:"paid"`
+
+	// Prepaid From the wallet, at issue.
+	Prepaid Money `json:"prepaid"`
+
+	// WrittenOff An amount of a document, with exactly the currency's minor digits. Never a float.
+	WrittenOff Money `json:"written_off"`
+}
+
 // Shape A size.
 type Shape struct {
 	GpuCount  int32                    `json:"gpu_count"`
 	MemoryMib int32                    `json:"memory_mib"`
 	SmPercent nullable.Nullable[int32] `json:"sm_percent"`
+}
+
+// SpotPrice A piece of a spot series: it holds until the next begins.
+type SpotPrice struct {
+	// From An instant: RFC 3339, UTC, six digits of a second.
+	From  Timestamp `json:"from"`
+	Offer string    `json:"offer"`
+
+	// PricePerHour A price, or an exact amount, with at most 12 decimals. Never a float.
+	PricePerHour Price  `json:"price_per_hour"`
+	Region       string `json:"region"`
+
+	// To Null: the newest.
+	To nullable.Nullable[Timestamp] `json:"to"`
+}
+
+// SpotPriceCreate The next price of a spot series.
+type SpotPriceCreate struct {
+	// Currency ISO 4217 code.
+	Currency Currency `json:"currency"`
+
+	// From Default: now.
+	From         *Timestamp `json:"from,omitempty"`
+	Offer        string     `json:"offer"`
+	PricePerHour string     `json:"price_per_hour"`
+}
+
+// SpotPrices The pieces of a spot series in order of time.
+type SpotPrices struct {
+	Items []SpotPrice `json:"items"`
 }
 
 // SshCertificate A certificate for one SSH session, and where to show it.
@@ -2027,11 +3207,57 @@ type SshKey = string
 // SshPurpose `shell`: log in, run commands, copy files, forward ports. `logs`: read the output of the main process.
 type SshPurpose string
 
+// TaxIdAnswer An answer that an operator got by hand.
+type TaxIdAnswer struct {
+	Consultation *string `json:"consultation,omitempty"`
+
+	// Outcome What a register says.
+	Outcome TaxIdOutcome `json:"outcome"`
+	Source  string       `json:"source"`
+}
+
+// TaxIdCheck An answer about a tax id.
+type TaxIdCheck struct {
+	// CheckedAt An instant: RFC 3339, UTC, six digits of a second.
+	CheckedAt Timestamp `json:"checked_at"`
+
+	// Consultation The number the answer has there.
+	Consultation nullable.Nullable[string] `json:"consultation"`
+
+	// Outcome What a register says.
+	Outcome TaxIdOutcome `json:"outcome"`
+
+	// Source Who answered.
+	Source string `json:"source"`
+}
+
+// TaxIdOutcome What a register says.
+type TaxIdOutcome string
+
+// TermEnd When something agreed ends; before its start it is cancelled.
+type TermEnd struct {
+	// At Default: now.
+	At *Timestamp `json:"at,omitempty"`
+}
+
+// TermScope Selects usage; what is left out selects all.
+type TermScope struct {
+	// Family GPU model and mode, `H200-141/mig`.
+	Family *string `json:"family,omitempty"`
+
+	// Meter What is metered.
+	Meter *Meter  `json:"meter,omitempty"`
+	Offer *string `json:"offer,omitempty"`
+}
+
+// Tiering How steps apply: each part at its own, all at the one reached, or whole packages.
+type Tiering string
+
 // Timestamp An instant: RFC 3339, UTC, six digits of a second.
 type Timestamp = Instant
 
-// UsageGroup What usage can be grouped by.
-type UsageGroup string
+// UsageGroup What usage can be grouped by; `label:<key>` is the value of a label.
+type UsageGroup = string
 
 // UsageItem Usage of one bucket and group.
 type UsageItem struct {
@@ -2062,8 +3288,61 @@ type UsageList struct {
 // WaitStatus A settled status worth waiting for.
 type WaitStatus string
 
+// Wallet What an organization can spend, as of the last tick.
+type Wallet struct {
+	AutoTopUp nullable.Nullable[AutoTopUpOrder] `json:"auto_top_up"`
+
+	// ExhaustedAt Since when nothing new starts.
+	ExhaustedAt nullable.Nullable[Timestamp] `json:"exhausted_at"`
+
+	// Held Of spendable: by what runs.
+	Held Price `json:"held"`
+
+	// Mode Pays by invoice, or from its wallet.
+	Mode     MoneyMode       `json:"mode"`
+	Overruns []WalletOverrun `json:"overruns"`
+
+	// Prepaid Gross, not burned yet.
+	Prepaid Money `json:"prepaid"`
+
+	// Promo Net, not on a document yet.
+	Promo Money `json:"promo"`
+
+	// PromoHeld Of promo: by running months.
+	PromoHeld Money `json:"promo_held"`
+
+	// Spendable Net.
+	Spendable Price `json:"spendable"`
+
+	// TaxRate Decimal fraction that is due on what is bought.
+	TaxRate  string                       `json:"tax_rate"`
+	TickedAt nullable.Nullable[Timestamp] `json:"ticked_at"`
+}
+
+// WalletOverrun What a month cost beyond the wallet; it is owed.
+type WalletOverrun struct {
+	// Excess An amount of a document, with exactly the currency's minor digits. Never a float.
+	Excess Money `json:"excess"`
+
+	// Outage Of it: while hosts were away.
+	Outage Money  `json:"outage"`
+	Period string `json:"period"`
+}
+
 // ApiKeyPath defines model for ApiKeyPath.
 type ApiKeyPath = string
+
+// ApprovalKindPath defines model for ApprovalKindPath.
+type ApprovalKindPath = string
+
+// ApprovalPath defines model for ApprovalPath.
+type ApprovalPath = string
+
+// BudgetPath defines model for BudgetPath.
+type BudgetPath = string
+
+// ContractPath defines model for ContractPath.
+type ContractPath = string
 
 // GpuPath defines model for GpuPath.
 type GpuPath = string
@@ -2086,6 +3365,9 @@ type InvoicePath = string
 // JoinTokenPath defines model for JoinTokenPath.
 type JoinTokenPath = string
 
+// LinePath defines model for LinePath.
+type LinePath = string
+
 // OfferPath defines model for OfferPath.
 type OfferPath = string
 
@@ -2104,6 +3386,9 @@ type PageSize = int32
 // PageToken defines model for PageToken.
 type PageToken = string
 
+// PaymentPath defines model for PaymentPath.
+type PaymentPath = string
+
 // PeriodPath defines model for PeriodPath.
 type PeriodPath = string
 
@@ -2113,14 +3398,47 @@ type PriceBookPath = string
 // ProjectPath defines model for ProjectPath.
 type ProjectPath = string
 
+// ProviderPath defines model for ProviderPath.
+type ProviderPath = string
+
 // RegistryLoginPath defines model for RegistryLoginPath.
 type RegistryLoginPath = string
+
+// ReservationPath defines model for ReservationPath.
+type ReservationPath = string
 
 // Wait defines model for Wait.
 type Wait = string
 
 // Refused RFC 9457 problem. Clients branch on `code`.
 type Refused = Problem
+
+// ListApprovalsParams defines parameters for ListApprovals.
+type ListApprovalsParams struct {
+	// PageSize Items a page; default 50.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken `next_page_token` of the page before, with the same filter and credential.
+	PageToken *PageToken `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
+
+// ApproveRequestParams defines parameters for ApproveRequest.
+type ApproveRequestParams struct {
+	// IdempotencyKey Makes a retry answer the same for 72 hours.
+	IdempotencyKey *OptionalIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// RejectRequestParams defines parameters for RejectRequest.
+type RejectRequestParams struct {
+	// IdempotencyKey Makes a retry answer the same for 72 hours.
+	IdempotencyKey *OptionalIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// CreateCouponParams defines parameters for CreateCoupon.
+type CreateCouponParams struct {
+	// IdempotencyKey Makes a retry safe: the same key and body give the same answer for 72 hours.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+}
 
 // ListAdminEventsParams defines parameters for ListAdminEvents.
 type ListAdminEventsParams struct {
@@ -2212,6 +3530,12 @@ type CreateInvoiceRunParams struct {
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
 
+// GetInvoiceRunParams defines parameters for GetInvoiceRun.
+type GetInvoiceRunParams struct {
+	// Wait Wait until it ends, at most 60s; answers the current state, never 408.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+}
+
 // ListJoinTokensParams defines parameters for ListJoinTokens.
 type ListJoinTokensParams struct {
 	// PageSize Items a page; default 50.
@@ -2244,7 +3568,7 @@ type ListAdminOffersParams struct {
 
 // GetAdminOperationParams defines parameters for GetAdminOperation.
 type GetAdminOperationParams struct {
-	// Wait Wait until the operation ends, at most 60s; answers the current state, never 408.
+	// Wait Wait until it ends, at most 60s; answers the current state, never 408.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 }
 
@@ -2269,6 +3593,69 @@ type CreateOrganizationApiKeyParams struct {
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
 
+// CheckTaxIdParams defines parameters for CheckTaxId.
+type CheckTaxIdParams struct {
+	// IdempotencyKey Makes a retry answer the same for 72 hours.
+	IdempotencyKey *OptionalIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// ListOrganizationContractsParams defines parameters for ListOrganizationContracts.
+type ListOrganizationContractsParams struct {
+	// PageSize Items a page; default 50.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken `next_page_token` of the page before, with the same filter and credential.
+	PageToken *PageToken `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
+
+// CreateContractParams defines parameters for CreateContract.
+type CreateContractParams struct {
+	// IdempotencyKey Makes a retry safe: the same key and body give the same answer for 72 hours.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+}
+
+// EndContractParams defines parameters for EndContract.
+type EndContractParams struct {
+	// IdempotencyKey Makes a retry answer the same for 72 hours.
+	IdempotencyKey *OptionalIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// ListOrganizationGrantsParams defines parameters for ListOrganizationGrants.
+type ListOrganizationGrantsParams struct {
+	// PageSize Items a page; default 50.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken `next_page_token` of the page before, with the same filter and credential.
+	PageToken *PageToken `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
+
+// CreateGrantParams defines parameters for CreateGrant.
+type CreateGrantParams struct {
+	// IdempotencyKey Makes a retry safe: the same key and body give the same answer for 72 hours.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+}
+
+// ListOrganizationPaymentsParams defines parameters for ListOrganizationPayments.
+type ListOrganizationPaymentsParams struct {
+	// PageSize Items a page; default 50.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken `next_page_token` of the page before, with the same filter and credential.
+	PageToken *PageToken `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
+
+// CreatePrepaymentParams defines parameters for CreatePrepayment.
+type CreatePrepaymentParams struct {
+	// IdempotencyKey Makes a retry safe: the same key and body give the same answer for 72 hours.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+}
+
+// AssignPriceBookParams defines parameters for AssignPriceBook.
+type AssignPriceBookParams struct {
+	// IdempotencyKey Makes a retry safe: the same key and body give the same answer for 72 hours.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+}
+
 // ListProjectsParams defines parameters for ListProjects.
 type ListProjectsParams struct {
 	// PageSize Items a page; default 50.
@@ -2280,6 +3667,27 @@ type ListProjectsParams struct {
 
 // CreateProjectParams defines parameters for CreateProject.
 type CreateProjectParams struct {
+	// IdempotencyKey Makes a retry safe: the same key and body give the same answer for 72 hours.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+}
+
+// ListOrganizationReservationsParams defines parameters for ListOrganizationReservations.
+type ListOrganizationReservationsParams struct {
+	// PageSize Items a page; default 50.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken `next_page_token` of the page before, with the same filter and credential.
+	PageToken *PageToken `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
+
+// EndReservationParams defines parameters for EndReservation.
+type EndReservationParams struct {
+	// IdempotencyKey Makes a retry answer the same for 72 hours.
+	IdempotencyKey *OptionalIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// RecordTaxIdCheckParams defines parameters for RecordTaxIdCheck.
+type RecordTaxIdCheckParams struct {
 	// IdempotencyKey Makes a retry safe: the same key and body give the same answer for 72 hours.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
@@ -2305,6 +3713,12 @@ type CreatePriceVersionParams struct {
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
 
+// PublishSpotPriceParams defines parameters for PublishSpotPrice.
+type PublishSpotPriceParams struct {
+	// IdempotencyKey Makes a retry safe: the same key and body give the same answer for 72 hours.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+}
+
 // ListOffersParams defines parameters for ListOffers.
 type ListOffersParams struct {
 	// GpuModel Only this model.
@@ -2325,7 +3739,7 @@ type ListOffersParams struct {
 
 // GetOperationParams defines parameters for GetOperation.
 type GetOperationParams struct {
-	// Wait Wait until the operation ends, at most 60s; answers the current state, never 408.
+	// Wait Wait until it ends, at most 60s; answers the current state, never 408.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 }
 
@@ -2350,6 +3764,33 @@ type RevokeApiKeyParams struct {
 	IdempotencyKey *OptionalIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// CreateBudgetParams defines parameters for CreateBudget.
+type CreateBudgetParams struct {
+	// IdempotencyKey Makes a retry safe: the same key and body give the same answer for 72 hours.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+}
+
+// DeleteBudgetParams defines parameters for DeleteBudget.
+type DeleteBudgetParams struct {
+	// IdempotencyKey Makes a retry answer the same for 72 hours.
+	IdempotencyKey *OptionalIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// UpdateBudgetParams defines parameters for UpdateBudget.
+type UpdateBudgetParams struct {
+	// IdempotencyKey Makes a retry answer the same for 72 hours.
+	IdempotencyKey *OptionalIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// ListContractsParams defines parameters for ListContracts.
+type ListContractsParams struct {
+	// PageSize Items a page; default 50.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken `next_page_token` of the page before, with the same filter and credential.
+	PageToken *PageToken `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
+
 // PreviewInvoiceParams defines parameters for PreviewInvoice.
 type PreviewInvoiceParams struct {
 	// Period Calendar month (UTC); default: the running one.
@@ -2358,6 +3799,39 @@ type PreviewInvoiceParams struct {
 
 // ListInvoicesParams defines parameters for ListInvoices.
 type ListInvoicesParams struct {
+	// Kind Only this kind.
+	Kind *InvoiceKind `form:"kind,omitempty" json:"kind,omitempty"`
+
+	// Status Only this status.
+	Status *InvoiceStatus `form:"status,omitempty" json:"status,omitempty"`
+
+	// Period Only documents of this calendar month (UTC).
+	Period *string `form:"period,omitempty" json:"period,omitempty"`
+
+	// PageSize Items a page; default 50.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken `next_page_token` of the page before, with the same filter and credential.
+	PageToken *PageToken `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
+
+// GetInvoiceCsvParams defines parameters for GetInvoiceCsv.
+type GetInvoiceCsvParams struct {
+	// Table Default: lines.
+	Table *CsvTable `form:"table,omitempty" json:"table,omitempty"`
+}
+
+// ListLineSegmentsParams defines parameters for ListLineSegments.
+type ListLineSegmentsParams struct {
+	// PageSize Items a page; default 50.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken `next_page_token` of the page before, with the same filter and credential.
+	PageToken *PageToken `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
+
+// ListPaymentsParams defines parameters for ListPayments.
+type ListPaymentsParams struct {
 	// PageSize Items a page; default 50.
 	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
 
@@ -2390,6 +3864,57 @@ type DeleteRegistryLoginParams struct {
 type UpdateRegistryLoginParams struct {
 	// IdempotencyKey Makes a retry answer the same for 72 hours.
 	IdempotencyKey *OptionalIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// ListReservationsParams defines parameters for ListReservations.
+type ListReservationsParams struct {
+	// PageSize Items a page; default 50.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken `next_page_token` of the page before, with the same filter and credential.
+	PageToken *PageToken `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
+
+// CreateReservationParams defines parameters for CreateReservation.
+type CreateReservationParams struct {
+	// IdempotencyKey Makes a retry safe: the same key and body give the same answer for 72 hours.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+}
+
+// GetOrganizationUsageParams defines parameters for GetOrganizationUsage.
+type GetOrganizationUsageParams struct {
+	// From Start, inclusive; default: start of the month.
+	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
+
+	// To End, exclusive; default: now.
+	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
+
+	// Bucket Default: none.
+	Bucket *Bucket `form:"bucket,omitempty" json:"bucket,omitempty"`
+
+	// GroupBy Comma-separated.
+	GroupBy *[]UsageGroup `form:"group_by,omitempty" json:"group_by,omitempty"`
+
+	// PageSize Items a page; default 50.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken `next_page_token` of the page before, with the same filter and credential.
+	PageToken *PageToken `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
+
+// RedeemCouponParams defines parameters for RedeemCoupon.
+type RedeemCouponParams struct {
+	// IdempotencyKey Makes a retry safe: the same key and body give the same answer for 72 hours.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+}
+
+// ListGrantsParams defines parameters for ListGrants.
+type ListGrantsParams struct {
+	// PageSize Items a page; default 50.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken `next_page_token` of the page before, with the same filter and credential.
+	PageToken *PageToken `form:"page_token,omitempty" json:"page_token,omitempty"`
 }
 
 // ListInstancesParams defines parameters for ListInstances.
@@ -2518,6 +4043,27 @@ type GetUsageParams struct {
 	PageToken *PageToken `form:"page_token,omitempty" json:"page_token,omitempty"`
 }
 
+// ListSpotPricesParams defines parameters for ListSpotPrices.
+type ListSpotPricesParams struct {
+	// Offer Offer slug.
+	Offer string `form:"offer" json:"offer"`
+
+	// Currency Default: of the organization.
+	Currency *Currency `form:"currency,omitempty" json:"currency,omitempty"`
+
+	// From Start, inclusive; default: now.
+	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
+
+	// To End, exclusive; default: open.
+	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
+}
+
+// PutApprovalRuleJSONRequestBody defines body for PutApprovalRule for application/json ContentType.
+type PutApprovalRuleJSONRequestBody = ApprovalRulePut
+
+// CreateCouponJSONRequestBody defines body for CreateCoupon for application/json ContentType.
+type CreateCouponJSONRequestBody = CouponCreate
+
 // SetGpuModeJSONRequestBody defines body for SetGpuMode for application/json ContentType.
 type SetGpuModeJSONRequestBody = GpuModeChange
 
@@ -2536,8 +4082,35 @@ type CreateOrganizationJSONRequestBody = OrganizationCreate
 // CreateOrganizationApiKeyJSONRequestBody defines body for CreateOrganizationApiKey for application/json ContentType.
 type CreateOrganizationApiKeyJSONRequestBody = ApiKeyCreate
 
+// PutOrganizationBillingProfileJSONRequestBody defines body for PutOrganizationBillingProfile for application/json ContentType.
+type PutOrganizationBillingProfileJSONRequestBody = OrganizationBillingProfilePut
+
+// CreateContractJSONRequestBody defines body for CreateContract for application/json ContentType.
+type CreateContractJSONRequestBody = ContractCreate
+
+// EndContractJSONRequestBody defines body for EndContract for application/json ContentType.
+type EndContractJSONRequestBody = TermEnd
+
+// CreateGrantJSONRequestBody defines body for CreateGrant for application/json ContentType.
+type CreateGrantJSONRequestBody = GrantCreate
+
+// PutMoneyModeJSONRequestBody defines body for PutMoneyMode for application/json ContentType.
+type PutMoneyModeJSONRequestBody = MoneyModePut
+
+// CreatePrepaymentJSONRequestBody defines body for CreatePrepayment for application/json ContentType.
+type CreatePrepaymentJSONRequestBody = PrepaymentCreate
+
+// AssignPriceBookJSONRequestBody defines body for AssignPriceBook for application/json ContentType.
+type AssignPriceBookJSONRequestBody = PriceBookAssign
+
 // CreateProjectJSONRequestBody defines body for CreateProject for application/json ContentType.
 type CreateProjectJSONRequestBody = ProjectCreate
+
+// EndReservationJSONRequestBody defines body for EndReservation for application/json ContentType.
+type EndReservationJSONRequestBody = TermEnd
+
+// RecordTaxIdCheckJSONRequestBody defines body for RecordTaxIdCheck for application/json ContentType.
+type RecordTaxIdCheckJSONRequestBody = TaxIdAnswer
 
 // CreatePriceBookJSONRequestBody defines body for CreatePriceBook for application/json ContentType.
 type CreatePriceBookJSONRequestBody = PriceBookCreate
@@ -2545,14 +4118,38 @@ type CreatePriceBookJSONRequestBody = PriceBookCreate
 // CreatePriceVersionJSONRequestBody defines body for CreatePriceVersion for application/json ContentType.
 type CreatePriceVersionJSONRequestBody = PriceVersionCreate
 
+// PublishSpotPriceJSONRequestBody defines body for PublishSpotPrice for application/json ContentType.
+type PublishSpotPriceJSONRequestBody = SpotPriceCreate
+
 // CreateApiKeyJSONRequestBody defines body for CreateApiKey for application/json ContentType.
 type CreateApiKeyJSONRequestBody = ApiKeyCreate
+
+// PutBillingProfileJSONRequestBody defines body for PutBillingProfile for application/json ContentType.
+type PutBillingProfileJSONRequestBody = BillingProfilePut
+
+// CreateBudgetJSONRequestBody defines body for CreateBudget for application/json ContentType.
+type CreateBudgetJSONRequestBody = BudgetCreate
+
+// UpdateBudgetJSONRequestBody defines body for UpdateBudget for application/json ContentType.
+type UpdateBudgetJSONRequestBody = BudgetPatch
+
+// SetPaymentMethodJSONRequestBody defines body for SetPaymentMethod for application/json ContentType.
+type SetPaymentMethodJSONRequestBody = PaymentMethodPut
 
 // CreateRegistryLoginJSONRequestBody defines body for CreateRegistryLogin for application/json ContentType.
 type CreateRegistryLoginJSONRequestBody = RegistryLoginCreate
 
 // UpdateRegistryLoginJSONRequestBody defines body for UpdateRegistryLogin for application/json ContentType.
 type UpdateRegistryLoginJSONRequestBody = RegistryLoginPatch
+
+// CreateReservationJSONRequestBody defines body for CreateReservation for application/json ContentType.
+type CreateReservationJSONRequestBody = ReservationCreate
+
+// RedeemCouponJSONRequestBody defines body for RedeemCoupon for application/json ContentType.
+type RedeemCouponJSONRequestBody = CouponRedeem
+
+// PutAutoTopUpJSONRequestBody defines body for PutAutoTopUp for application/json ContentType.
+type PutAutoTopUpJSONRequestBody = AutoTopUp
 
 // CreateInstanceJSONRequestBody defines body for CreateInstance for application/json ContentType.
 type CreateInstanceJSONRequestBody = InstanceCreate
@@ -2562,3 +4159,6 @@ type UpdateInstanceJSONRequestBody = InstancePatch
 
 // CreateSshCertificateJSONRequestBody defines body for CreateSshCertificate for application/json ContentType.
 type CreateSshCertificateJSONRequestBody = SshCertificateCreate
+
+// ReceivePaymentEventJSONRequestBody defines body for ReceivePaymentEvent for application/json ContentType.
+type ReceivePaymentEventJSONRequestBody = ProviderEvent

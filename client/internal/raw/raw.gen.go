@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"encoding/xml"
 	"fmt"
 	"io"
 	"net/http"
@@ -96,6 +97,59 @@ type ClientInterface interface {
 	// Corresponds with GET /.well-known/jwks.json (the `GetJwks` operationId).
 	GetJwks(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListApprovalRules List what needs a second operator
+	//
+	// Corresponds with GET /v1/admin/approval-rules (the `ListApprovalRules` operationId).
+	ListApprovalRules(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutApprovalRuleWithBody Set what needs a second operator
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /v1/admin/approval-rules/{approval_kind} (the `PutApprovalRule` operationId).
+	PutApprovalRuleWithBody(ctx context.Context, approvalKind ApprovalKindPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutApprovalRule Set what needs a second operator
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /v1/admin/approval-rules/{approval_kind} (the `PutApprovalRule` operationId).
+	PutApprovalRule(ctx context.Context, approvalKind ApprovalKindPath, body PutApprovalRuleJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListApprovals List requests for approval
+	//
+	// Corresponds with GET /v1/admin/approvals (the `ListApprovals` operationId).
+	ListApprovals(ctx context.Context, params *ListApprovalsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetApproval Get a request for approval
+	//
+	// Corresponds with GET /v1/admin/approvals/{approval} (the `GetApproval` operationId).
+	GetApproval(ctx context.Context, approval ApprovalPath, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ApproveRequest Approve another operator's request
+	//
+	// Corresponds with POST /v1/admin/approvals/{approval}/actions/approve (the `ApproveRequest` operationId).
+	ApproveRequest(ctx context.Context, approval ApprovalPath, params *ApproveRequestParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RejectRequest Reject or withdraw a request
+	//
+	// Corresponds with POST /v1/admin/approvals/{approval}/actions/reject (the `RejectRequest` operationId).
+	RejectRequest(ctx context.Context, approval ApprovalPath, params *RejectRequestParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateCouponWithBody Create a coupon
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/admin/coupons (the `CreateCoupon` operationId).
+	CreateCouponWithBody(ctx context.Context, params *CreateCouponParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateCoupon Create a coupon
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/admin/coupons (the `CreateCoupon` operationId).
+	CreateCoupon(ctx context.Context, params *CreateCouponParams, body CreateCouponJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListAdminEvents List events of hosts, GPUs and instances
 	//
 	// Corresponds with GET /v1/admin/events (the `ListAdminEvents` operationId).
@@ -165,12 +219,16 @@ type ClientInterface interface {
 
 	// CreateInvoiceRunWithBody Finalize the invoices of a month
 	//
+	// The work goes on in the background, also when the process that began it ends.
+	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/admin/invoice-runs (the `CreateInvoiceRun` operationId).
 	CreateInvoiceRunWithBody(ctx context.Context, params *CreateInvoiceRunParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CreateInvoiceRun Finalize the invoices of a month
+	//
+	// The work goes on in the background, also when the process that began it ends.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -180,7 +238,7 @@ type ClientInterface interface {
 	// GetInvoiceRun Get an invoice run
 	//
 	// Corresponds with GET /v1/admin/invoice-runs/{period} (the `GetInvoiceRun` operationId).
-	GetInvoiceRun(ctx context.Context, period PeriodPath, reqEditors ...RequestEditorFn) (*http.Response, error)
+	GetInvoiceRun(ctx context.Context, period PeriodPath, params *GetInvoiceRunParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListJoinTokens List join tokens
 	//
@@ -268,6 +326,139 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/admin/organizations/{organization}/api-keys (the `CreateOrganizationApiKey` operationId).
 	CreateOrganizationApiKey(ctx context.Context, organization OrganizationPath, params *CreateOrganizationApiKeyParams, body CreateOrganizationApiKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetOrganizationBillingProfile How an organization is invoiced
+	//
+	// Corresponds with GET /v1/admin/organizations/{organization}/billing-profile (the `GetOrganizationBillingProfile` operationId).
+	GetOrganizationBillingProfile(ctx context.Context, organization OrganizationPath, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutOrganizationBillingProfileWithBody Set how an organization is invoiced
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /v1/admin/organizations/{organization}/billing-profile (the `PutOrganizationBillingProfile` operationId).
+	PutOrganizationBillingProfileWithBody(ctx context.Context, organization OrganizationPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutOrganizationBillingProfile Set how an organization is invoiced
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /v1/admin/organizations/{organization}/billing-profile (the `PutOrganizationBillingProfile` operationId).
+	PutOrganizationBillingProfile(ctx context.Context, organization OrganizationPath, body PutOrganizationBillingProfileJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CheckTaxId Ask a register about the tax id
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/billing-profile/actions/check-tax-id (the `CheckTaxId` operationId).
+	CheckTaxId(ctx context.Context, organization OrganizationPath, params *CheckTaxIdParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListOrganizationContracts List contracts of an organization
+	//
+	// Corresponds with GET /v1/admin/organizations/{organization}/contracts (the `ListOrganizationContracts` operationId).
+	ListOrganizationContracts(ctx context.Context, organization OrganizationPath, params *ListOrganizationContractsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateContractWithBody Agree a contract
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/contracts (the `CreateContract` operationId).
+	CreateContractWithBody(ctx context.Context, organization OrganizationPath, params *CreateContractParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateContract Agree a contract
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/contracts (the `CreateContract` operationId).
+	CreateContract(ctx context.Context, organization OrganizationPath, params *CreateContractParams, body CreateContractJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetOrganizationContract Get a contract of an organization
+	//
+	// Corresponds with GET /v1/admin/organizations/{organization}/contracts/{contract} (the `GetOrganizationContract` operationId).
+	GetOrganizationContract(ctx context.Context, organization OrganizationPath, contract ContractPath, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// EndContractWithBody End a contract
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/contracts/{contract}/actions/end (the `EndContract` operationId).
+	EndContractWithBody(ctx context.Context, organization OrganizationPath, contract ContractPath, params *EndContractParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// EndContract End a contract
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/contracts/{contract}/actions/end (the `EndContract` operationId).
+	EndContract(ctx context.Context, organization OrganizationPath, contract ContractPath, params *EndContractParams, body EndContractJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListOrganizationGrants List grants of an organization
+	//
+	// Corresponds with GET /v1/admin/organizations/{organization}/grants (the `ListOrganizationGrants` operationId).
+	ListOrganizationGrants(ctx context.Context, organization OrganizationPath, params *ListOrganizationGrantsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateGrantWithBody Give promotional money
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/grants (the `CreateGrant` operationId).
+	CreateGrantWithBody(ctx context.Context, organization OrganizationPath, params *CreateGrantParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateGrant Give promotional money
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/grants (the `CreateGrant` operationId).
+	CreateGrant(ctx context.Context, organization OrganizationPath, params *CreateGrantParams, body CreateGrantJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutMoneyModeWithBody Set how an organization pays
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /v1/admin/organizations/{organization}/money-mode (the `PutMoneyMode` operationId).
+	PutMoneyModeWithBody(ctx context.Context, organization OrganizationPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutMoneyMode Set how an organization pays
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /v1/admin/organizations/{organization}/money-mode (the `PutMoneyMode` operationId).
+	PutMoneyMode(ctx context.Context, organization OrganizationPath, body PutMoneyModeJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListOrganizationPayments List payments of an organization
+	//
+	// Corresponds with GET /v1/admin/organizations/{organization}/payments (the `ListOrganizationPayments` operationId).
+	ListOrganizationPayments(ctx context.Context, organization OrganizationPath, params *ListOrganizationPaymentsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreatePrepaymentWithBody Record money paid in
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/prepayments (the `CreatePrepayment` operationId).
+	CreatePrepaymentWithBody(ctx context.Context, organization OrganizationPath, params *CreatePrepaymentParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreatePrepayment Record money paid in
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/prepayments (the `CreatePrepayment` operationId).
+	CreatePrepayment(ctx context.Context, organization OrganizationPath, params *CreatePrepaymentParams, body CreatePrepaymentJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListPriceBookAssignments List price books of an organization
+	//
+	// Corresponds with GET /v1/admin/organizations/{organization}/price-books (the `ListPriceBookAssignments` operationId).
+	ListPriceBookAssignments(ctx context.Context, organization OrganizationPath, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// AssignPriceBookWithBody Give an organization a price book
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/price-books (the `AssignPriceBook` operationId).
+	AssignPriceBookWithBody(ctx context.Context, organization OrganizationPath, params *AssignPriceBookParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// AssignPriceBook Give an organization a price book
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/price-books (the `AssignPriceBook` operationId).
+	AssignPriceBook(ctx context.Context, organization OrganizationPath, params *AssignPriceBookParams, body AssignPriceBookJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListProjects List projects
 	//
 	// Corresponds with GET /v1/admin/organizations/{organization}/projects (the `ListProjects` operationId).
@@ -291,6 +482,44 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /v1/admin/organizations/{organization}/projects/{project} (the `GetProject` operationId).
 	GetProject(ctx context.Context, organization OrganizationPath, project ProjectPath, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListOrganizationReservations List reservations of an organization
+	//
+	// Corresponds with GET /v1/admin/organizations/{organization}/reservations (the `ListOrganizationReservations` operationId).
+	ListOrganizationReservations(ctx context.Context, organization OrganizationPath, params *ListOrganizationReservationsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// EndReservationWithBody End a reservation early
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/reservations/{reservation}/actions/end (the `EndReservation` operationId).
+	EndReservationWithBody(ctx context.Context, organization OrganizationPath, reservation ReservationPath, params *EndReservationParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// EndReservation End a reservation early
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/reservations/{reservation}/actions/end (the `EndReservation` operationId).
+	EndReservation(ctx context.Context, organization OrganizationPath, reservation ReservationPath, params *EndReservationParams, body EndReservationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RecordTaxIdCheckWithBody Keep an answer about the tax id
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/tax-id-checks (the `RecordTaxIdCheck` operationId).
+	RecordTaxIdCheckWithBody(ctx context.Context, organization OrganizationPath, params *RecordTaxIdCheckParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RecordTaxIdCheck Keep an answer about the tax id
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/tax-id-checks (the `RecordTaxIdCheck` operationId).
+	RecordTaxIdCheck(ctx context.Context, organization OrganizationPath, params *RecordTaxIdCheckParams, body RecordTaxIdCheckJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetOrganizationWallet Wallet of an organization
+	//
+	// Corresponds with GET /v1/admin/organizations/{organization}/wallet (the `GetOrganizationWallet` operationId).
+	GetOrganizationWallet(ctx context.Context, organization OrganizationPath, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListPriceBooks List price books
 	//
@@ -329,6 +558,20 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /v1/admin/price-books/{price_book}/versions (the `CreatePriceVersion` operationId).
 	CreatePriceVersion(ctx context.Context, priceBook PriceBookPath, params *CreatePriceVersionParams, body CreatePriceVersionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PublishSpotPriceWithBody Publish a spot price
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/admin/spot-prices (the `PublishSpotPrice` operationId).
+	PublishSpotPriceWithBody(ctx context.Context, params *PublishSpotPriceParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PublishSpotPrice Publish a spot price
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/admin/spot-prices (the `PublishSpotPrice` operationId).
+	PublishSpotPrice(ctx context.Context, params *PublishSpotPriceParams, body PublishSpotPriceJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CreateToken Exchange an API key for an access token
 	//
@@ -371,6 +614,78 @@ type ClientInterface interface {
 	// Corresponds with DELETE /v1/organization/api-keys/{api_key} (the `RevokeApiKey` operationId).
 	RevokeApiKey(ctx context.Context, apiKey ApiKeyPath, params *RevokeApiKeyParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetBillingProfile How the organization is invoiced
+	//
+	// Corresponds with GET /v1/organization/billing-profile (the `GetBillingProfile` operationId).
+	GetBillingProfile(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutBillingProfileWithBody Set how the organization is invoiced
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /v1/organization/billing-profile (the `PutBillingProfile` operationId).
+	PutBillingProfileWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutBillingProfile Set how the organization is invoiced
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /v1/organization/billing-profile (the `PutBillingProfile` operationId).
+	PutBillingProfile(ctx context.Context, body PutBillingProfileJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListBudgets List budgets
+	//
+	// Corresponds with GET /v1/organization/budgets (the `ListBudgets` operationId).
+	ListBudgets(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateBudgetWithBody Create a budget
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/organization/budgets (the `CreateBudget` operationId).
+	CreateBudgetWithBody(ctx context.Context, params *CreateBudgetParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateBudget Create a budget
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/organization/budgets (the `CreateBudget` operationId).
+	CreateBudget(ctx context.Context, params *CreateBudgetParams, body CreateBudgetJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DeleteBudget Delete a budget
+	//
+	// Corresponds with DELETE /v1/organization/budgets/{budget} (the `DeleteBudget` operationId).
+	DeleteBudget(ctx context.Context, budget BudgetPath, params *DeleteBudgetParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetBudget Get a budget
+	//
+	// Corresponds with GET /v1/organization/budgets/{budget} (the `GetBudget` operationId).
+	GetBudget(ctx context.Context, budget BudgetPath, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateBudgetWithBody Change a budget
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PATCH /v1/organization/budgets/{budget} (the `UpdateBudget` operationId).
+	UpdateBudgetWithBody(ctx context.Context, budget BudgetPath, params *UpdateBudgetParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateBudget Change a budget
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PATCH /v1/organization/budgets/{budget} (the `UpdateBudget` operationId).
+	UpdateBudget(ctx context.Context, budget BudgetPath, params *UpdateBudgetParams, body UpdateBudgetJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListContracts List contracts
+	//
+	// Corresponds with GET /v1/organization/contracts (the `ListContracts` operationId).
+	ListContracts(ctx context.Context, params *ListContractsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetContract Get a contract
+	//
+	// Corresponds with GET /v1/organization/contracts/{contract} (the `GetContract` operationId).
+	GetContract(ctx context.Context, contract ContractPath, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// PreviewInvoice What the running month costs so far
 	//
 	// Corresponds with GET /v1/organization/invoice-preview (the `PreviewInvoice` operationId).
@@ -386,10 +701,64 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/organization/invoices/{invoice} (the `GetInvoice` operationId).
 	GetInvoice(ctx context.Context, invoice InvoicePath, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetInvoiceCsv Get the lines of an invoice as CSV
+	//
+	// Corresponds with GET /v1/organization/invoices/{invoice}/csv (the `GetInvoiceCsv` operationId).
+	GetInvoiceCsv(ctx context.Context, invoice InvoicePath, params *GetInvoiceCsvParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetInvoiceHtml Get an invoice as HTML
 	//
 	// Corresponds with GET /v1/organization/invoices/{invoice}/html (the `GetInvoiceHtml` operationId).
 	GetInvoiceHtml(ctx context.Context, invoice InvoicePath, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetInvoiceJson Get an invoice as a JSON file
+	//
+	// Corresponds with GET /v1/organization/invoices/{invoice}/json (the `GetInvoiceJson` operationId).
+	GetInvoiceJson(ctx context.Context, invoice InvoicePath, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListLineSegments What a line is the sum of
+	//
+	// Corresponds with GET /v1/organization/invoices/{invoice}/lines/{line}/segments (the `ListLineSegments` operationId).
+	ListLineSegments(ctx context.Context, invoice InvoicePath, line LinePath, params *ListLineSegmentsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetInvoiceOriginal Get the legal original
+	//
+	// Corresponds with GET /v1/organization/invoices/{invoice}/original (the `GetInvoiceOriginal` operationId).
+	GetInvoiceOriginal(ctx context.Context, invoice InvoicePath, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListInvoicePayments List attempts to charge for an invoice
+	//
+	// Corresponds with GET /v1/organization/invoices/{invoice}/payments (the `ListInvoicePayments` operationId).
+	ListInvoicePayments(ctx context.Context, invoice InvoicePath, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetInvoicePdf Get an invoice as PDF
+	//
+	// Corresponds with GET /v1/organization/invoices/{invoice}/pdf (the `GetInvoicePdf` operationId).
+	GetInvoicePdf(ctx context.Context, invoice InvoicePath, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetInvoiceUbl Get an invoice as UBL
+	//
+	// Corresponds with GET /v1/organization/invoices/{invoice}/ubl (the `GetInvoiceUbl` operationId).
+	GetInvoiceUbl(ctx context.Context, invoice InvoicePath, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// SetPaymentMethodWithBody Set how to pay
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /v1/organization/payment-method (the `SetPaymentMethod` operationId).
+	SetPaymentMethodWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// SetPaymentMethod Set how to pay
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /v1/organization/payment-method (the `SetPaymentMethod` operationId).
+	SetPaymentMethod(ctx context.Context, body SetPaymentMethodJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListPayments List payments
+	//
+	// Corresponds with GET /v1/organization/payments (the `ListPayments` operationId).
+	ListPayments(ctx context.Context, params *ListPaymentsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListRegistryLogins List logins to image registries
 	//
@@ -441,6 +810,82 @@ type ClientInterface interface {
 	//
 	// Corresponds with PATCH /v1/organization/registry-logins/{registry_login} (the `UpdateRegistryLogin` operationId).
 	UpdateRegistryLogin(ctx context.Context, registryLogin RegistryLoginPath, params *UpdateRegistryLoginParams, body UpdateRegistryLoginJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListReservations List reservations
+	//
+	// Corresponds with GET /v1/organization/reservations (the `ListReservations` operationId).
+	ListReservations(ctx context.Context, params *ListReservationsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateReservationWithBody Reserve capacity
+	//
+	// It cannot be given back before its end.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/organization/reservations (the `CreateReservation` operationId).
+	CreateReservationWithBody(ctx context.Context, params *CreateReservationParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateReservation Reserve capacity
+	//
+	// It cannot be given back before its end.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/organization/reservations (the `CreateReservation` operationId).
+	CreateReservation(ctx context.Context, params *CreateReservationParams, body CreateReservationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetReservation Get a reservation
+	//
+	// Corresponds with GET /v1/organization/reservations/{reservation} (the `GetReservation` operationId).
+	GetReservation(ctx context.Context, reservation ReservationPath, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetOrganizationUsage Usage of all projects
+	//
+	// Corresponds with GET /v1/organization/usage (the `GetOrganizationUsage` operationId).
+	GetOrganizationUsage(ctx context.Context, params *GetOrganizationUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetWallet Wallet
+	//
+	// Corresponds with GET /v1/organization/wallet (the `GetWallet` operationId).
+	GetWallet(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RedeemCouponWithBody Redeem a coupon
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/organization/wallet/actions/redeem (the `RedeemCoupon` operationId).
+	RedeemCouponWithBody(ctx context.Context, params *RedeemCouponParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RedeemCoupon Redeem a coupon
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/organization/wallet/actions/redeem (the `RedeemCoupon` operationId).
+	RedeemCoupon(ctx context.Context, params *RedeemCouponParams, body RedeemCouponJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetAutoTopUp Standing order to pay in
+	//
+	// Corresponds with GET /v1/organization/wallet/auto-top-up (the `GetAutoTopUp` operationId).
+	GetAutoTopUp(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutAutoTopUpWithBody Set or end the standing order to pay in
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /v1/organization/wallet/auto-top-up (the `PutAutoTopUp` operationId).
+	PutAutoTopUpWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutAutoTopUp Set or end the standing order to pay in
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /v1/organization/wallet/auto-top-up (the `PutAutoTopUp` operationId).
+	PutAutoTopUp(ctx context.Context, body PutAutoTopUpJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListGrants List grants and payments in
+	//
+	// Corresponds with GET /v1/organization/wallet/grants (the `ListGrants` operationId).
+	ListGrants(ctx context.Context, params *ListGrantsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListInstances List instances
 	//
@@ -536,6 +981,29 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/projects/{project}/usage (the `GetUsage` operationId).
 	GetUsage(ctx context.Context, project ProjectPath, params *GetUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListSpotPrices Spot prices of an offer
+	//
+	// Corresponds with GET /v1/spot-prices (the `ListSpotPrices` operationId).
+	ListSpotPrices(ctx context.Context, params *ListSpotPricesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ReceivePaymentEventWithBody Receive an event of a payment provider
+	//
+	// Authenticated by the signature of the provider over the body.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/webhooks/payments/{provider} (the `ReceivePaymentEvent` operationId).
+	ReceivePaymentEventWithBody(ctx context.Context, provider ProviderPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ReceivePaymentEvent Receive an event of a payment provider
+	//
+	// Authenticated by the signature of the provider over the body.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/webhooks/payments/{provider} (the `ReceivePaymentEvent` operationId).
+	ReceivePaymentEvent(ctx context.Context, provider ProviderPath, body ReceivePaymentEventJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// Whoami Who the credential speaks for
 	//
 	// Corresponds with GET /v1/whoami (the `Whoami` operationId).
@@ -547,6 +1015,149 @@ type ClientInterface interface {
 // Corresponds with GET /.well-known/jwks.json (the `GetJwks` operationId).
 func (c *Client) GetJwks(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetJwksRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListApprovalRules List what needs a second operator
+//
+// Corresponds with GET /v1/admin/approval-rules (the `ListApprovalRules` operationId).
+func (c *Client) ListApprovalRules(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListApprovalRulesRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutApprovalRuleWithBody Set what needs a second operator
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /v1/admin/approval-rules/{approval_kind} (the `PutApprovalRule` operationId).
+func (c *Client) PutApprovalRuleWithBody(ctx context.Context, approvalKind ApprovalKindPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutApprovalRuleRequestWithBody(c.Server, approvalKind, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutApprovalRule Set what needs a second operator
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /v1/admin/approval-rules/{approval_kind} (the `PutApprovalRule` operationId).
+func (c *Client) PutApprovalRule(ctx context.Context, approvalKind ApprovalKindPath, body PutApprovalRuleJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutApprovalRuleRequest(c.Server, approvalKind, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListApprovals List requests for approval
+//
+// Corresponds with GET /v1/admin/approvals (the `ListApprovals` operationId).
+func (c *Client) ListApprovals(ctx context.Context, params *ListApprovalsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListApprovalsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetApproval Get a request for approval
+//
+// Corresponds with GET /v1/admin/approvals/{approval} (the `GetApproval` operationId).
+func (c *Client) GetApproval(ctx context.Context, approval ApprovalPath, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetApprovalRequest(c.Server, approval)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ApproveRequest Approve another operator's request
+//
+// Corresponds with POST /v1/admin/approvals/{approval}/actions/approve (the `ApproveRequest` operationId).
+func (c *Client) ApproveRequest(ctx context.Context, approval ApprovalPath, params *ApproveRequestParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewApproveRequestRequest(c.Server, approval, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RejectRequest Reject or withdraw a request
+//
+// Corresponds with POST /v1/admin/approvals/{approval}/actions/reject (the `RejectRequest` operationId).
+func (c *Client) RejectRequest(ctx context.Context, approval ApprovalPath, params *RejectRequestParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRejectRequestRequest(c.Server, approval, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateCouponWithBody Create a coupon
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/admin/coupons (the `CreateCoupon` operationId).
+func (c *Client) CreateCouponWithBody(ctx context.Context, params *CreateCouponParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateCouponRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateCoupon Create a coupon
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/admin/coupons (the `CreateCoupon` operationId).
+func (c *Client) CreateCoupon(ctx context.Context, params *CreateCouponParams, body CreateCouponJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateCouponRequest(c.Server, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -736,6 +1347,8 @@ func (c *Client) UncordonHost(ctx context.Context, host HostPath, params *Uncord
 
 // CreateInvoiceRunWithBody Finalize the invoices of a month
 //
+// The work goes on in the background, also when the process that began it ends.
+//
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /v1/admin/invoice-runs (the `CreateInvoiceRun` operationId).
@@ -752,6 +1365,8 @@ func (c *Client) CreateInvoiceRunWithBody(ctx context.Context, params *CreateInv
 }
 
 // CreateInvoiceRun Finalize the invoices of a month
+//
+// The work goes on in the background, also when the process that began it ends.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -771,8 +1386,8 @@ func (c *Client) CreateInvoiceRun(ctx context.Context, params *CreateInvoiceRunP
 // GetInvoiceRun Get an invoice run
 //
 // Corresponds with GET /v1/admin/invoice-runs/{period} (the `GetInvoiceRun` operationId).
-func (c *Client) GetInvoiceRun(ctx context.Context, period PeriodPath, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewGetInvoiceRunRequest(c.Server, period)
+func (c *Client) GetInvoiceRun(ctx context.Context, period PeriodPath, params *GetInvoiceRunParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetInvoiceRunRequest(c.Server, period, params)
 	if err != nil {
 		return nil, err
 	}
@@ -1009,6 +1624,349 @@ func (c *Client) CreateOrganizationApiKey(ctx context.Context, organization Orga
 	return c.Client.Do(req)
 }
 
+// GetOrganizationBillingProfile How an organization is invoiced
+//
+// Corresponds with GET /v1/admin/organizations/{organization}/billing-profile (the `GetOrganizationBillingProfile` operationId).
+func (c *Client) GetOrganizationBillingProfile(ctx context.Context, organization OrganizationPath, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetOrganizationBillingProfileRequest(c.Server, organization)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutOrganizationBillingProfileWithBody Set how an organization is invoiced
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /v1/admin/organizations/{organization}/billing-profile (the `PutOrganizationBillingProfile` operationId).
+func (c *Client) PutOrganizationBillingProfileWithBody(ctx context.Context, organization OrganizationPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutOrganizationBillingProfileRequestWithBody(c.Server, organization, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutOrganizationBillingProfile Set how an organization is invoiced
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /v1/admin/organizations/{organization}/billing-profile (the `PutOrganizationBillingProfile` operationId).
+func (c *Client) PutOrganizationBillingProfile(ctx context.Context, organization OrganizationPath, body PutOrganizationBillingProfileJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutOrganizationBillingProfileRequest(c.Server, organization, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CheckTaxId Ask a register about the tax id
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/billing-profile/actions/check-tax-id (the `CheckTaxId` operationId).
+func (c *Client) CheckTaxId(ctx context.Context, organization OrganizationPath, params *CheckTaxIdParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCheckTaxIdRequest(c.Server, organization, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListOrganizationContracts List contracts of an organization
+//
+// Corresponds with GET /v1/admin/organizations/{organization}/contracts (the `ListOrganizationContracts` operationId).
+func (c *Client) ListOrganizationContracts(ctx context.Context, organization OrganizationPath, params *ListOrganizationContractsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListOrganizationContractsRequest(c.Server, organization, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateContractWithBody Agree a contract
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/contracts (the `CreateContract` operationId).
+func (c *Client) CreateContractWithBody(ctx context.Context, organization OrganizationPath, params *CreateContractParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateContractRequestWithBody(c.Server, organization, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateContract Agree a contract
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/contracts (the `CreateContract` operationId).
+func (c *Client) CreateContract(ctx context.Context, organization OrganizationPath, params *CreateContractParams, body CreateContractJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateContractRequest(c.Server, organization, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetOrganizationContract Get a contract of an organization
+//
+// Corresponds with GET /v1/admin/organizations/{organization}/contracts/{contract} (the `GetOrganizationContract` operationId).
+func (c *Client) GetOrganizationContract(ctx context.Context, organization OrganizationPath, contract ContractPath, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetOrganizationContractRequest(c.Server, organization, contract)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// EndContractWithBody End a contract
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/contracts/{contract}/actions/end (the `EndContract` operationId).
+func (c *Client) EndContractWithBody(ctx context.Context, organization OrganizationPath, contract ContractPath, params *EndContractParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewEndContractRequestWithBody(c.Server, organization, contract, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// EndContract End a contract
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/contracts/{contract}/actions/end (the `EndContract` operationId).
+func (c *Client) EndContract(ctx context.Context, organization OrganizationPath, contract ContractPath, params *EndContractParams, body EndContractJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewEndContractRequest(c.Server, organization, contract, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListOrganizationGrants List grants of an organization
+//
+// Corresponds with GET /v1/admin/organizations/{organization}/grants (the `ListOrganizationGrants` operationId).
+func (c *Client) ListOrganizationGrants(ctx context.Context, organization OrganizationPath, params *ListOrganizationGrantsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListOrganizationGrantsRequest(c.Server, organization, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateGrantWithBody Give promotional money
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/grants (the `CreateGrant` operationId).
+func (c *Client) CreateGrantWithBody(ctx context.Context, organization OrganizationPath, params *CreateGrantParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateGrantRequestWithBody(c.Server, organization, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateGrant Give promotional money
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/grants (the `CreateGrant` operationId).
+func (c *Client) CreateGrant(ctx context.Context, organization OrganizationPath, params *CreateGrantParams, body CreateGrantJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateGrantRequest(c.Server, organization, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutMoneyModeWithBody Set how an organization pays
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /v1/admin/organizations/{organization}/money-mode (the `PutMoneyMode` operationId).
+func (c *Client) PutMoneyModeWithBody(ctx context.Context, organization OrganizationPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutMoneyModeRequestWithBody(c.Server, organization, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutMoneyMode Set how an organization pays
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /v1/admin/organizations/{organization}/money-mode (the `PutMoneyMode` operationId).
+func (c *Client) PutMoneyMode(ctx context.Context, organization OrganizationPath, body PutMoneyModeJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutMoneyModeRequest(c.Server, organization, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListOrganizationPayments List payments of an organization
+//
+// Corresponds with GET /v1/admin/organizations/{organization}/payments (the `ListOrganizationPayments` operationId).
+func (c *Client) ListOrganizationPayments(ctx context.Context, organization OrganizationPath, params *ListOrganizationPaymentsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListOrganizationPaymentsRequest(c.Server, organization, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreatePrepaymentWithBody Record money paid in
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/prepayments (the `CreatePrepayment` operationId).
+func (c *Client) CreatePrepaymentWithBody(ctx context.Context, organization OrganizationPath, params *CreatePrepaymentParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreatePrepaymentRequestWithBody(c.Server, organization, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreatePrepayment Record money paid in
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/prepayments (the `CreatePrepayment` operationId).
+func (c *Client) CreatePrepayment(ctx context.Context, organization OrganizationPath, params *CreatePrepaymentParams, body CreatePrepaymentJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreatePrepaymentRequest(c.Server, organization, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListPriceBookAssignments List price books of an organization
+//
+// Corresponds with GET /v1/admin/organizations/{organization}/price-books (the `ListPriceBookAssignments` operationId).
+func (c *Client) ListPriceBookAssignments(ctx context.Context, organization OrganizationPath, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListPriceBookAssignmentsRequest(c.Server, organization)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// AssignPriceBookWithBody Give an organization a price book
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/price-books (the `AssignPriceBook` operationId).
+func (c *Client) AssignPriceBookWithBody(ctx context.Context, organization OrganizationPath, params *AssignPriceBookParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAssignPriceBookRequestWithBody(c.Server, organization, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// AssignPriceBook Give an organization a price book
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/price-books (the `AssignPriceBook` operationId).
+func (c *Client) AssignPriceBook(ctx context.Context, organization OrganizationPath, params *AssignPriceBookParams, body AssignPriceBookJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAssignPriceBookRequest(c.Server, organization, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListProjects List projects
 //
 // Corresponds with GET /v1/admin/organizations/{organization}/projects (the `ListProjects` operationId).
@@ -1063,6 +2021,104 @@ func (c *Client) CreateProject(ctx context.Context, organization OrganizationPat
 // Corresponds with GET /v1/admin/organizations/{organization}/projects/{project} (the `GetProject` operationId).
 func (c *Client) GetProject(ctx context.Context, organization OrganizationPath, project ProjectPath, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetProjectRequest(c.Server, organization, project)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListOrganizationReservations List reservations of an organization
+//
+// Corresponds with GET /v1/admin/organizations/{organization}/reservations (the `ListOrganizationReservations` operationId).
+func (c *Client) ListOrganizationReservations(ctx context.Context, organization OrganizationPath, params *ListOrganizationReservationsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListOrganizationReservationsRequest(c.Server, organization, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// EndReservationWithBody End a reservation early
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/reservations/{reservation}/actions/end (the `EndReservation` operationId).
+func (c *Client) EndReservationWithBody(ctx context.Context, organization OrganizationPath, reservation ReservationPath, params *EndReservationParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewEndReservationRequestWithBody(c.Server, organization, reservation, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// EndReservation End a reservation early
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/reservations/{reservation}/actions/end (the `EndReservation` operationId).
+func (c *Client) EndReservation(ctx context.Context, organization OrganizationPath, reservation ReservationPath, params *EndReservationParams, body EndReservationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewEndReservationRequest(c.Server, organization, reservation, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RecordTaxIdCheckWithBody Keep an answer about the tax id
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/tax-id-checks (the `RecordTaxIdCheck` operationId).
+func (c *Client) RecordTaxIdCheckWithBody(ctx context.Context, organization OrganizationPath, params *RecordTaxIdCheckParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRecordTaxIdCheckRequestWithBody(c.Server, organization, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RecordTaxIdCheck Keep an answer about the tax id
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/tax-id-checks (the `RecordTaxIdCheck` operationId).
+func (c *Client) RecordTaxIdCheck(ctx context.Context, organization OrganizationPath, params *RecordTaxIdCheckParams, body RecordTaxIdCheckJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRecordTaxIdCheckRequest(c.Server, organization, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetOrganizationWallet Wallet of an organization
+//
+// Corresponds with GET /v1/admin/organizations/{organization}/wallet (the `GetOrganizationWallet` operationId).
+func (c *Client) GetOrganizationWallet(ctx context.Context, organization OrganizationPath, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetOrganizationWalletRequest(c.Server, organization)
 	if err != nil {
 		return nil, err
 	}
@@ -1161,6 +2217,40 @@ func (c *Client) CreatePriceVersionWithBody(ctx context.Context, priceBook Price
 // Corresponds with POST /v1/admin/price-books/{price_book}/versions (the `CreatePriceVersion` operationId).
 func (c *Client) CreatePriceVersion(ctx context.Context, priceBook PriceBookPath, params *CreatePriceVersionParams, body CreatePriceVersionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewCreatePriceVersionRequest(c.Server, priceBook, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PublishSpotPriceWithBody Publish a spot price
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/admin/spot-prices (the `PublishSpotPrice` operationId).
+func (c *Client) PublishSpotPriceWithBody(ctx context.Context, params *PublishSpotPriceParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPublishSpotPriceRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PublishSpotPrice Publish a spot price
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/admin/spot-prices (the `PublishSpotPrice` operationId).
+func (c *Client) PublishSpotPrice(ctx context.Context, params *PublishSpotPriceParams, body PublishSpotPriceJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPublishSpotPriceRequest(c.Server, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -1282,6 +2372,198 @@ func (c *Client) RevokeApiKey(ctx context.Context, apiKey ApiKeyPath, params *Re
 	return c.Client.Do(req)
 }
 
+// GetBillingProfile How the organization is invoiced
+//
+// Corresponds with GET /v1/organization/billing-profile (the `GetBillingProfile` operationId).
+func (c *Client) GetBillingProfile(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetBillingProfileRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutBillingProfileWithBody Set how the organization is invoiced
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /v1/organization/billing-profile (the `PutBillingProfile` operationId).
+func (c *Client) PutBillingProfileWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutBillingProfileRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutBillingProfile Set how the organization is invoiced
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /v1/organization/billing-profile (the `PutBillingProfile` operationId).
+func (c *Client) PutBillingProfile(ctx context.Context, body PutBillingProfileJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutBillingProfileRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListBudgets List budgets
+//
+// Corresponds with GET /v1/organization/budgets (the `ListBudgets` operationId).
+func (c *Client) ListBudgets(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListBudgetsRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateBudgetWithBody Create a budget
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/organization/budgets (the `CreateBudget` operationId).
+func (c *Client) CreateBudgetWithBody(ctx context.Context, params *CreateBudgetParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateBudgetRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateBudget Create a budget
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/organization/budgets (the `CreateBudget` operationId).
+func (c *Client) CreateBudget(ctx context.Context, params *CreateBudgetParams, body CreateBudgetJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateBudgetRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeleteBudget Delete a budget
+//
+// Corresponds with DELETE /v1/organization/budgets/{budget} (the `DeleteBudget` operationId).
+func (c *Client) DeleteBudget(ctx context.Context, budget BudgetPath, params *DeleteBudgetParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeleteBudgetRequest(c.Server, budget, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetBudget Get a budget
+//
+// Corresponds with GET /v1/organization/budgets/{budget} (the `GetBudget` operationId).
+func (c *Client) GetBudget(ctx context.Context, budget BudgetPath, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetBudgetRequest(c.Server, budget)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateBudgetWithBody Change a budget
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PATCH /v1/organization/budgets/{budget} (the `UpdateBudget` operationId).
+func (c *Client) UpdateBudgetWithBody(ctx context.Context, budget BudgetPath, params *UpdateBudgetParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateBudgetRequestWithBody(c.Server, budget, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateBudget Change a budget
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PATCH /v1/organization/budgets/{budget} (the `UpdateBudget` operationId).
+func (c *Client) UpdateBudget(ctx context.Context, budget BudgetPath, params *UpdateBudgetParams, body UpdateBudgetJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateBudgetRequest(c.Server, budget, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListContracts List contracts
+//
+// Corresponds with GET /v1/organization/contracts (the `ListContracts` operationId).
+func (c *Client) ListContracts(ctx context.Context, params *ListContractsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListContractsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetContract Get a contract
+//
+// Corresponds with GET /v1/organization/contracts/{contract} (the `GetContract` operationId).
+func (c *Client) GetContract(ctx context.Context, contract ContractPath, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetContractRequest(c.Server, contract)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // PreviewInvoice What the running month costs so far
 //
 // Corresponds with GET /v1/organization/invoice-preview (the `PreviewInvoice` operationId).
@@ -1327,11 +2609,165 @@ func (c *Client) GetInvoice(ctx context.Context, invoice InvoicePath, reqEditors
 	return c.Client.Do(req)
 }
 
+// GetInvoiceCsv Get the lines of an invoice as CSV
+//
+// Corresponds with GET /v1/organization/invoices/{invoice}/csv (the `GetInvoiceCsv` operationId).
+func (c *Client) GetInvoiceCsv(ctx context.Context, invoice InvoicePath, params *GetInvoiceCsvParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetInvoiceCsvRequest(c.Server, invoice, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // GetInvoiceHtml Get an invoice as HTML
 //
 // Corresponds with GET /v1/organization/invoices/{invoice}/html (the `GetInvoiceHtml` operationId).
 func (c *Client) GetInvoiceHtml(ctx context.Context, invoice InvoicePath, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetInvoiceHtmlRequest(c.Server, invoice)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetInvoiceJson Get an invoice as a JSON file
+//
+// Corresponds with GET /v1/organization/invoices/{invoice}/json (the `GetInvoiceJson` operationId).
+func (c *Client) GetInvoiceJson(ctx context.Context, invoice InvoicePath, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetInvoiceJsonRequest(c.Server, invoice)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListLineSegments What a line is the sum of
+//
+// Corresponds with GET /v1/organization/invoices/{invoice}/lines/{line}/segments (the `ListLineSegments` operationId).
+func (c *Client) ListLineSegments(ctx context.Context, invoice InvoicePath, line LinePath, params *ListLineSegmentsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListLineSegmentsRequest(c.Server, invoice, line, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetInvoiceOriginal Get the legal original
+//
+// Corresponds with GET /v1/organization/invoices/{invoice}/original (the `GetInvoiceOriginal` operationId).
+func (c *Client) GetInvoiceOriginal(ctx context.Context, invoice InvoicePath, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetInvoiceOriginalRequest(c.Server, invoice)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListInvoicePayments List attempts to charge for an invoice
+//
+// Corresponds with GET /v1/organization/invoices/{invoice}/payments (the `ListInvoicePayments` operationId).
+func (c *Client) ListInvoicePayments(ctx context.Context, invoice InvoicePath, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListInvoicePaymentsRequest(c.Server, invoice)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetInvoicePdf Get an invoice as PDF
+//
+// Corresponds with GET /v1/organization/invoices/{invoice}/pdf (the `GetInvoicePdf` operationId).
+func (c *Client) GetInvoicePdf(ctx context.Context, invoice InvoicePath, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetInvoicePdfRequest(c.Server, invoice)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetInvoiceUbl Get an invoice as UBL
+//
+// Corresponds with GET /v1/organization/invoices/{invoice}/ubl (the `GetInvoiceUbl` operationId).
+func (c *Client) GetInvoiceUbl(ctx context.Context, invoice InvoicePath, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetInvoiceUblRequest(c.Server, invoice)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SetPaymentMethodWithBody Set how to pay
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /v1/organization/payment-method (the `SetPaymentMethod` operationId).
+func (c *Client) SetPaymentMethodWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSetPaymentMethodRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SetPaymentMethod Set how to pay
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /v1/organization/payment-method (the `SetPaymentMethod` operationId).
+func (c *Client) SetPaymentMethod(ctx context.Context, body SetPaymentMethodJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSetPaymentMethodRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListPayments List payments
+//
+// Corresponds with GET /v1/organization/payments (the `ListPayments` operationId).
+func (c *Client) ListPayments(ctx context.Context, params *ListPaymentsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListPaymentsRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -1453,6 +2889,202 @@ func (c *Client) UpdateRegistryLoginWithBody(ctx context.Context, registryLogin 
 // Corresponds with PATCH /v1/organization/registry-logins/{registry_login} (the `UpdateRegistryLogin` operationId).
 func (c *Client) UpdateRegistryLogin(ctx context.Context, registryLogin RegistryLoginPath, params *UpdateRegistryLoginParams, body UpdateRegistryLoginJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewUpdateRegistryLoginRequest(c.Server, registryLogin, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListReservations List reservations
+//
+// Corresponds with GET /v1/organization/reservations (the `ListReservations` operationId).
+func (c *Client) ListReservations(ctx context.Context, params *ListReservationsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListReservationsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateReservationWithBody Reserve capacity
+//
+// It cannot be given back before its end.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/organization/reservations (the `CreateReservation` operationId).
+func (c *Client) CreateReservationWithBody(ctx context.Context, params *CreateReservationParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateReservationRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateReservation Reserve capacity
+//
+// It cannot be given back before its end.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/organization/reservations (the `CreateReservation` operationId).
+func (c *Client) CreateReservation(ctx context.Context, params *CreateReservationParams, body CreateReservationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateReservationRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetReservation Get a reservation
+//
+// Corresponds with GET /v1/organization/reservations/{reservation} (the `GetReservation` operationId).
+func (c *Client) GetReservation(ctx context.Context, reservation ReservationPath, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetReservationRequest(c.Server, reservation)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetOrganizationUsage Usage of all projects
+//
+// Corresponds with GET /v1/organization/usage (the `GetOrganizationUsage` operationId).
+func (c *Client) GetOrganizationUsage(ctx context.Context, params *GetOrganizationUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetOrganizationUsageRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetWallet Wallet
+//
+// Corresponds with GET /v1/organization/wallet (the `GetWallet` operationId).
+func (c *Client) GetWallet(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetWalletRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RedeemCouponWithBody Redeem a coupon
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/organization/wallet/actions/redeem (the `RedeemCoupon` operationId).
+func (c *Client) RedeemCouponWithBody(ctx context.Context, params *RedeemCouponParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRedeemCouponRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RedeemCoupon Redeem a coupon
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/organization/wallet/actions/redeem (the `RedeemCoupon` operationId).
+func (c *Client) RedeemCoupon(ctx context.Context, params *RedeemCouponParams, body RedeemCouponJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRedeemCouponRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetAutoTopUp Standing order to pay in
+//
+// Corresponds with GET /v1/organization/wallet/auto-top-up (the `GetAutoTopUp` operationId).
+func (c *Client) GetAutoTopUp(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetAutoTopUpRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutAutoTopUpWithBody Set or end the standing order to pay in
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /v1/organization/wallet/auto-top-up (the `PutAutoTopUp` operationId).
+func (c *Client) PutAutoTopUpWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutAutoTopUpRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutAutoTopUp Set or end the standing order to pay in
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /v1/organization/wallet/auto-top-up (the `PutAutoTopUp` operationId).
+func (c *Client) PutAutoTopUp(ctx context.Context, body PutAutoTopUpJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutAutoTopUpRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListGrants List grants and payments in
+//
+// Corresponds with GET /v1/organization/wallet/grants (the `ListGrants` operationId).
+func (c *Client) ListGrants(ctx context.Context, params *ListGrantsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListGrantsRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -1697,6 +3329,59 @@ func (c *Client) GetUsage(ctx context.Context, project ProjectPath, params *GetU
 	return c.Client.Do(req)
 }
 
+// ListSpotPrices Spot prices of an offer
+//
+// Corresponds with GET /v1/spot-prices (the `ListSpotPrices` operationId).
+func (c *Client) ListSpotPrices(ctx context.Context, params *ListSpotPricesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListSpotPricesRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ReceivePaymentEventWithBody Receive an event of a payment provider
+//
+// Authenticated by the signature of the provider over the body.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/webhooks/payments/{provider} (the `ReceivePaymentEvent` operationId).
+func (c *Client) ReceivePaymentEventWithBody(ctx context.Context, provider ProviderPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReceivePaymentEventRequestWithBody(c.Server, provider, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ReceivePaymentEvent Receive an event of a payment provider
+//
+// Authenticated by the signature of the provider over the body.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/webhooks/payments/{provider} (the `ReceivePaymentEvent` operationId).
+func (c *Client) ReceivePaymentEvent(ctx context.Context, provider ProviderPath, body ReceivePaymentEventJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReceivePaymentEventRequest(c.Server, provider, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // Whoami Who the credential speaks for
 //
 // Corresponds with GET /v1/whoami (the `Whoami` operationId).
@@ -1734,6 +3419,331 @@ func NewGetJwksRequest(server string) (*http.Request, error) {
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListApprovalRulesRequest constructs an http.Request for the ListApprovalRules method
+func NewListApprovalRulesRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/approval-rules")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewPutApprovalRuleRequest calls the generic PutApprovalRule builder with application/json body
+func NewPutApprovalRuleRequest(server string, approvalKind ApprovalKindPath, body PutApprovalRuleJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPutApprovalRuleRequestWithBody(server, approvalKind, "application/json", bodyReader)
+}
+
+// NewPutApprovalRuleRequestWithBody constructs an http.Request for the PutApprovalRule method, with any body, and a specified content type
+func NewPutApprovalRuleRequestWithBody(server string, approvalKind ApprovalKindPath, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "approval_kind", approvalKind, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/approval-rules/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewListApprovalsRequest constructs an http.Request for the ListApprovals method
+func NewListApprovalsRequest(server string, params *ListApprovalsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/approvals")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetApprovalRequest constructs an http.Request for the GetApproval method
+func NewGetApprovalRequest(server string, approval ApprovalPath) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "approval", approval, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/approvals/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewApproveRequestRequest constructs an http.Request for the ApproveRequest method
+func NewApproveRequestRequest(server string, approval ApprovalPath, params *ApproveRequestParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "approval", approval, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/approvals/%s/actions/approve", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewRejectRequestRequest constructs an http.Request for the RejectRequest method
+func NewRejectRequestRequest(server string, approval ApprovalPath, params *RejectRequestParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "approval", approval, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/approvals/%s/actions/reject", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewCreateCouponRequest calls the generic CreateCoupon builder with application/json body
+func NewCreateCouponRequest(server string, params *CreateCouponParams, body CreateCouponJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCreateCouponRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewCreateCouponRequestWithBody constructs an http.Request for the CreateCoupon method, with any body, and a specified content type
+func NewCreateCouponRequestWithBody(server string, params *CreateCouponParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/coupons")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
 	}
 
 	return req, nil
@@ -2420,7 +4430,7 @@ func NewCreateInvoiceRunRequestWithBody(server string, params *CreateInvoiceRunP
 }
 
 // NewGetInvoiceRunRequest constructs an http.Request for the GetInvoiceRun method
-func NewGetInvoiceRunRequest(server string, period PeriodPath) (*http.Request, error) {
+func NewGetInvoiceRunRequest(server string, period PeriodPath, params *GetInvoiceRunParams) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -2443,6 +4453,33 @@ func NewGetInvoiceRunRequest(server string, period PeriodPath) (*http.Request, e
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Wait != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "wait", *params.Wait, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
@@ -3008,6 +5045,786 @@ func NewCreateOrganizationApiKeyRequestWithBody(server string, organization Orga
 	return req, nil
 }
 
+// NewGetOrganizationBillingProfileRequest constructs an http.Request for the GetOrganizationBillingProfile method
+func NewGetOrganizationBillingProfileRequest(server string, organization OrganizationPath) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "organization", organization, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/organizations/%s/billing-profile", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewPutOrganizationBillingProfileRequest calls the generic PutOrganizationBillingProfile builder with application/json body
+func NewPutOrganizationBillingProfileRequest(server string, organization OrganizationPath, body PutOrganizationBillingProfileJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPutOrganizationBillingProfileRequestWithBody(server, organization, "application/json", bodyReader)
+}
+
+// NewPutOrganizationBillingProfileRequestWithBody constructs an http.Request for the PutOrganizationBillingProfile method, with any body, and a specified content type
+func NewPutOrganizationBillingProfileRequestWithBody(server string, organization OrganizationPath, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "organization", organization, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/organizations/%s/billing-profile", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewCheckTaxIdRequest constructs an http.Request for the CheckTaxId method
+func NewCheckTaxIdRequest(server string, organization OrganizationPath, params *CheckTaxIdParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "organization", organization, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/organizations/%s/billing-profile/actions/check-tax-id", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewListOrganizationContractsRequest constructs an http.Request for the ListOrganizationContracts method
+func NewListOrganizationContractsRequest(server string, organization OrganizationPath, params *ListOrganizationContractsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "organization", organization, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/organizations/%s/contracts", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewCreateContractRequest calls the generic CreateContract builder with application/json body
+func NewCreateContractRequest(server string, organization OrganizationPath, params *CreateContractParams, body CreateContractJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCreateContractRequestWithBody(server, organization, params, "application/json", bodyReader)
+}
+
+// NewCreateContractRequestWithBody constructs an http.Request for the CreateContract method, with any body, and a specified content type
+func NewCreateContractRequestWithBody(server string, organization OrganizationPath, params *CreateContractParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "organization", organization, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/organizations/%s/contracts", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewGetOrganizationContractRequest constructs an http.Request for the GetOrganizationContract method
+func NewGetOrganizationContractRequest(server string, organization OrganizationPath, contract ContractPath) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "organization", organization, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "contract", contract, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/organizations/%s/contracts/%s", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewEndContractRequest calls the generic EndContract builder with application/json body
+func NewEndContractRequest(server string, organization OrganizationPath, contract ContractPath, params *EndContractParams, body EndContractJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewEndContractRequestWithBody(server, organization, contract, params, "application/json", bodyReader)
+}
+
+// NewEndContractRequestWithBody constructs an http.Request for the EndContract method, with any body, and a specified content type
+func NewEndContractRequestWithBody(server string, organization OrganizationPath, contract ContractPath, params *EndContractParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "organization", organization, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "contract", contract, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/organizations/%s/contracts/%s/actions/end", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewListOrganizationGrantsRequest constructs an http.Request for the ListOrganizationGrants method
+func NewListOrganizationGrantsRequest(server string, organization OrganizationPath, params *ListOrganizationGrantsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "organization", organization, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/organizations/%s/grants", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewCreateGrantRequest calls the generic CreateGrant builder with application/json body
+func NewCreateGrantRequest(server string, organization OrganizationPath, params *CreateGrantParams, body CreateGrantJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCreateGrantRequestWithBody(server, organization, params, "application/json", bodyReader)
+}
+
+// NewCreateGrantRequestWithBody constructs an http.Request for the CreateGrant method, with any body, and a specified content type
+func NewCreateGrantRequestWithBody(server string, organization OrganizationPath, params *CreateGrantParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "organization", organization, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/organizations/%s/grants", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewPutMoneyModeRequest calls the generic PutMoneyMode builder with application/json body
+func NewPutMoneyModeRequest(server string, organization OrganizationPath, body PutMoneyModeJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPutMoneyModeRequestWithBody(server, organization, "application/json", bodyReader)
+}
+
+// NewPutMoneyModeRequestWithBody constructs an http.Request for the PutMoneyMode method, with any body, and a specified content type
+func NewPutMoneyModeRequestWithBody(server string, organization OrganizationPath, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "organization", organization, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/organizations/%s/money-mode", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewListOrganizationPaymentsRequest constructs an http.Request for the ListOrganizationPayments method
+func NewListOrganizationPaymentsRequest(server string, organization OrganizationPath, params *ListOrganizationPaymentsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "organization", organization, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/organizations/%s/payments", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewCreatePrepaymentRequest calls the generic CreatePrepayment builder with application/json body
+func NewCreatePrepaymentRequest(server string, organization OrganizationPath, params *CreatePrepaymentParams, body CreatePrepaymentJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCreatePrepaymentRequestWithBody(server, organization, params, "application/json", bodyReader)
+}
+
+// NewCreatePrepaymentRequestWithBody constructs an http.Request for the CreatePrepayment method, with any body, and a specified content type
+func NewCreatePrepaymentRequestWithBody(server string, organization OrganizationPath, params *CreatePrepaymentParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "organization", organization, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/organizations/%s/prepayments", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewListPriceBookAssignmentsRequest constructs an http.Request for the ListPriceBookAssignments method
+func NewListPriceBookAssignmentsRequest(server string, organization OrganizationPath) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "organization", organization, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/organizations/%s/price-books", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewAssignPriceBookRequest calls the generic AssignPriceBook builder with application/json body
+func NewAssignPriceBookRequest(server string, organization OrganizationPath, params *AssignPriceBookParams, body AssignPriceBookJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewAssignPriceBookRequestWithBody(server, organization, params, "application/json", bodyReader)
+}
+
+// NewAssignPriceBookRequestWithBody constructs an http.Request for the AssignPriceBook method, with any body, and a specified content type
+func NewAssignPriceBookRequestWithBody(server string, organization OrganizationPath, params *AssignPriceBookParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "organization", organization, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/organizations/%s/price-books", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
 // NewListProjectsRequest constructs an http.Request for the ListProjects method
 func NewListProjectsRequest(server string, organization OrganizationPath, params *ListProjectsParams) (*http.Request, error) {
 	var err error
@@ -3165,6 +5982,242 @@ func NewGetProjectRequest(server string, organization OrganizationPath, project 
 	}
 
 	operationPath := fmt.Sprintf("/v1/admin/organizations/%s/projects/%s", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListOrganizationReservationsRequest constructs an http.Request for the ListOrganizationReservations method
+func NewListOrganizationReservationsRequest(server string, organization OrganizationPath, params *ListOrganizationReservationsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "organization", organization, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/organizations/%s/reservations", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewEndReservationRequest calls the generic EndReservation builder with application/json body
+func NewEndReservationRequest(server string, organization OrganizationPath, reservation ReservationPath, params *EndReservationParams, body EndReservationJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewEndReservationRequestWithBody(server, organization, reservation, params, "application/json", bodyReader)
+}
+
+// NewEndReservationRequestWithBody constructs an http.Request for the EndReservation method, with any body, and a specified content type
+func NewEndReservationRequestWithBody(server string, organization OrganizationPath, reservation ReservationPath, params *EndReservationParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "organization", organization, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "reservation", reservation, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/organizations/%s/reservations/%s/actions/end", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewRecordTaxIdCheckRequest calls the generic RecordTaxIdCheck builder with application/json body
+func NewRecordTaxIdCheckRequest(server string, organization OrganizationPath, params *RecordTaxIdCheckParams, body RecordTaxIdCheckJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRecordTaxIdCheckRequestWithBody(server, organization, params, "application/json", bodyReader)
+}
+
+// NewRecordTaxIdCheckRequestWithBody constructs an http.Request for the RecordTaxIdCheck method, with any body, and a specified content type
+func NewRecordTaxIdCheckRequestWithBody(server string, organization OrganizationPath, params *RecordTaxIdCheckParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "organization", organization, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/organizations/%s/tax-id-checks", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewGetOrganizationWalletRequest constructs an http.Request for the GetOrganizationWallet method
+func NewGetOrganizationWalletRequest(server string, organization OrganizationPath) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "organization", organization, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/organizations/%s/wallet", pathParam0)
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -3363,6 +6416,59 @@ func NewCreatePriceVersionRequestWithBody(server string, priceBook PriceBookPath
 	}
 
 	operationPath := fmt.Sprintf("/v1/admin/price-books/%s/versions", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewPublishSpotPriceRequest calls the generic PublishSpotPrice builder with application/json body
+func NewPublishSpotPriceRequest(server string, params *PublishSpotPriceParams, body PublishSpotPriceJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPublishSpotPriceRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewPublishSpotPriceRequestWithBody constructs an http.Request for the PublishSpotPrice method, with any body, and a specified content type
+func NewPublishSpotPriceRequestWithBody(server string, params *PublishSpotPriceParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/spot-prices")
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -3753,6 +6859,398 @@ func NewRevokeApiKeyRequest(server string, apiKey ApiKeyPath, params *RevokeApiK
 	return req, nil
 }
 
+// NewGetBillingProfileRequest constructs an http.Request for the GetBillingProfile method
+func NewGetBillingProfileRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/organization/billing-profile")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewPutBillingProfileRequest calls the generic PutBillingProfile builder with application/json body
+func NewPutBillingProfileRequest(server string, body PutBillingProfileJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPutBillingProfileRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewPutBillingProfileRequestWithBody constructs an http.Request for the PutBillingProfile method, with any body, and a specified content type
+func NewPutBillingProfileRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/organization/billing-profile")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewListBudgetsRequest constructs an http.Request for the ListBudgets method
+func NewListBudgetsRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/organization/budgets")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewCreateBudgetRequest calls the generic CreateBudget builder with application/json body
+func NewCreateBudgetRequest(server string, params *CreateBudgetParams, body CreateBudgetJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCreateBudgetRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewCreateBudgetRequestWithBody constructs an http.Request for the CreateBudget method, with any body, and a specified content type
+func NewCreateBudgetRequestWithBody(server string, params *CreateBudgetParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/organization/budgets")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewDeleteBudgetRequest constructs an http.Request for the DeleteBudget method
+func NewDeleteBudgetRequest(server string, budget BudgetPath, params *DeleteBudgetParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "budget", budget, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/organization/budgets/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewGetBudgetRequest constructs an http.Request for the GetBudget method
+func NewGetBudgetRequest(server string, budget BudgetPath) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "budget", budget, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/organization/budgets/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewUpdateBudgetRequest calls the generic UpdateBudget builder with application/json body
+func NewUpdateBudgetRequest(server string, budget BudgetPath, params *UpdateBudgetParams, body UpdateBudgetJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUpdateBudgetRequestWithBody(server, budget, params, "application/json", bodyReader)
+}
+
+// NewUpdateBudgetRequestWithBody constructs an http.Request for the UpdateBudget method, with any body, and a specified content type
+func NewUpdateBudgetRequestWithBody(server string, budget BudgetPath, params *UpdateBudgetParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "budget", budget, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/organization/budgets/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewListContractsRequest constructs an http.Request for the ListContracts method
+func NewListContractsRequest(server string, params *ListContractsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/organization/contracts")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetContractRequest constructs an http.Request for the GetContract method
+func NewGetContractRequest(server string, contract ContractPath) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "contract", contract, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/organization/contracts/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewPreviewInvoiceRequest constructs an http.Request for the PreviewInvoice method
 func NewPreviewInvoiceRequest(server string, params *PreviewInvoiceParams) (*http.Request, error) {
 	var err error
@@ -3835,6 +7333,42 @@ func NewListInvoicesRequest(server string, params *ListInvoicesParams) (*http.Re
 		// per the OpenAPI spec (e.g. "color=blue,black,brown").
 		var rawQueryFragments []string
 
+		if params.Kind != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "kind", *params.Kind, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Status != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "status", *params.Status, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Period != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "period", *params.Period, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if params.PageSize != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
@@ -3907,6 +7441,67 @@ func NewGetInvoiceRequest(server string, invoice InvoicePath) (*http.Request, er
 	return req, nil
 }
 
+// NewGetInvoiceCsvRequest constructs an http.Request for the GetInvoiceCsv method
+func NewGetInvoiceCsvRequest(server string, invoice InvoicePath, params *GetInvoiceCsvParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "invoice", invoice, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/organization/invoices/%s/csv", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Table != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "table", *params.Table, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewGetInvoiceHtmlRequest constructs an http.Request for the GetInvoiceHtml method
 func NewGetInvoiceHtmlRequest(server string, invoice InvoicePath) (*http.Request, error) {
 	var err error
@@ -3931,6 +7526,362 @@ func NewGetInvoiceHtmlRequest(server string, invoice InvoicePath) (*http.Request
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetInvoiceJsonRequest constructs an http.Request for the GetInvoiceJson method
+func NewGetInvoiceJsonRequest(server string, invoice InvoicePath) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "invoice", invoice, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/organization/invoices/%s/json", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListLineSegmentsRequest constructs an http.Request for the ListLineSegments method
+func NewListLineSegmentsRequest(server string, invoice InvoicePath, line LinePath, params *ListLineSegmentsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "invoice", invoice, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "line", line, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/organization/invoices/%s/lines/%s/segments", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetInvoiceOriginalRequest constructs an http.Request for the GetInvoiceOriginal method
+func NewGetInvoiceOriginalRequest(server string, invoice InvoicePath) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "invoice", invoice, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/organization/invoices/%s/original", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListInvoicePaymentsRequest constructs an http.Request for the ListInvoicePayments method
+func NewListInvoicePaymentsRequest(server string, invoice InvoicePath) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "invoice", invoice, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/organization/invoices/%s/payments", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetInvoicePdfRequest constructs an http.Request for the GetInvoicePdf method
+func NewGetInvoicePdfRequest(server string, invoice InvoicePath) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "invoice", invoice, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/organization/invoices/%s/pdf", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetInvoiceUblRequest constructs an http.Request for the GetInvoiceUbl method
+func NewGetInvoiceUblRequest(server string, invoice InvoicePath) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "invoice", invoice, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/organization/invoices/%s/ubl", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewSetPaymentMethodRequest calls the generic SetPaymentMethod builder with application/json body
+func NewSetPaymentMethodRequest(server string, body SetPaymentMethodJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewSetPaymentMethodRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewSetPaymentMethodRequestWithBody constructs an http.Request for the SetPaymentMethod method, with any body, and a specified content type
+func NewSetPaymentMethodRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/organization/payment-method")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewListPaymentsRequest constructs an http.Request for the ListPayments method
+func NewListPaymentsRequest(server string, params *ListPaymentsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/organization/payments")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
@@ -4200,6 +8151,486 @@ func NewUpdateRegistryLoginRequestWithBody(server string, registryLogin Registry
 			req.Header.Set("Idempotency-Key", headerParam0)
 		}
 
+	}
+
+	return req, nil
+}
+
+// NewListReservationsRequest constructs an http.Request for the ListReservations method
+func NewListReservationsRequest(server string, params *ListReservationsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/organization/reservations")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewCreateReservationRequest calls the generic CreateReservation builder with application/json body
+func NewCreateReservationRequest(server string, params *CreateReservationParams, body CreateReservationJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCreateReservationRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewCreateReservationRequestWithBody constructs an http.Request for the CreateReservation method, with any body, and a specified content type
+func NewCreateReservationRequestWithBody(server string, params *CreateReservationParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/organization/reservations")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewGetReservationRequest constructs an http.Request for the GetReservation method
+func NewGetReservationRequest(server string, reservation ReservationPath) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "reservation", reservation, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/organization/reservations/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetOrganizationUsageRequest constructs an http.Request for the GetOrganizationUsage method
+func NewGetOrganizationUsageRequest(server string, params *GetOrganizationUsageParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/organization/usage")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.From != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.To != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Bucket != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "bucket", *params.Bucket, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.GroupBy != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "group_by", *params.GroupBy, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetWalletRequest constructs an http.Request for the GetWallet method
+func NewGetWalletRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/organization/wallet")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewRedeemCouponRequest calls the generic RedeemCoupon builder with application/json body
+func NewRedeemCouponRequest(server string, params *RedeemCouponParams, body RedeemCouponJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRedeemCouponRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewRedeemCouponRequestWithBody constructs an http.Request for the RedeemCoupon method, with any body, and a specified content type
+func NewRedeemCouponRequestWithBody(server string, params *RedeemCouponParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/organization/wallet/actions/redeem")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewGetAutoTopUpRequest constructs an http.Request for the GetAutoTopUp method
+func NewGetAutoTopUpRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/organization/wallet/auto-top-up")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewPutAutoTopUpRequest calls the generic PutAutoTopUp builder with application/json body
+func NewPutAutoTopUpRequest(server string, body PutAutoTopUpJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPutAutoTopUpRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewPutAutoTopUpRequestWithBody constructs an http.Request for the PutAutoTopUp method, with any body, and a specified content type
+func NewPutAutoTopUpRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/organization/wallet/auto-top-up")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewListGrantsRequest constructs an http.Request for the ListGrants method
+func NewListGrantsRequest(server string, params *ListGrantsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/organization/wallet/grants")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
 	}
 
 	return req, nil
@@ -5126,6 +9557,139 @@ func NewGetUsageRequest(server string, project ProjectPath, params *GetUsagePara
 	return req, nil
 }
 
+// NewListSpotPricesRequest constructs an http.Request for the ListSpotPrices method
+func NewListSpotPricesRequest(server string, params *ListSpotPricesParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/spot-prices")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "offer", params.Offer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if params.Currency != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "currency", *params.Currency, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.From != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", *params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.To != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", *params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewReceivePaymentEventRequest calls the generic ReceivePaymentEvent builder with application/json body
+func NewReceivePaymentEventRequest(server string, provider ProviderPath, body ReceivePaymentEventJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewReceivePaymentEventRequestWithBody(server, provider, "application/json", bodyReader)
+}
+
+// NewReceivePaymentEventRequestWithBody constructs an http.Request for the ReceivePaymentEvent method, with any body, and a specified content type
+func NewReceivePaymentEventRequestWithBody(server string, provider ProviderPath, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "provider", provider, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/webhooks/payments/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewWhoamiRequest constructs an http.Request for the Whoami method
 func NewWhoamiRequest(server string) (*http.Request, error) {
 	var err error
@@ -5203,6 +9767,69 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /.well-known/jwks.json (the `GetJwks` operationId).
 	GetJwksWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetJwksResp, error)
+
+	// ListApprovalRulesWithResponse List what needs a second operator
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/admin/approval-rules (the `ListApprovalRules` operationId).
+	ListApprovalRulesWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListApprovalRulesResp, error)
+
+	// PutApprovalRuleWithBodyWithResponse Set what needs a second operator
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /v1/admin/approval-rules/{approval_kind} (the `PutApprovalRule` operationId).
+	PutApprovalRuleWithBodyWithResponse(ctx context.Context, approvalKind ApprovalKindPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutApprovalRuleResp, error)
+
+	// PutApprovalRuleWithResponse Set what needs a second operator
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /v1/admin/approval-rules/{approval_kind} (the `PutApprovalRule` operationId).
+	PutApprovalRuleWithResponse(ctx context.Context, approvalKind ApprovalKindPath, body PutApprovalRuleJSONRequestBody, reqEditors ...RequestEditorFn) (*PutApprovalRuleResp, error)
+
+	// ListApprovalsWithResponse List requests for approval
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/admin/approvals (the `ListApprovals` operationId).
+	ListApprovalsWithResponse(ctx context.Context, params *ListApprovalsParams, reqEditors ...RequestEditorFn) (*ListApprovalsResp, error)
+
+	// GetApprovalWithResponse Get a request for approval
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/admin/approvals/{approval} (the `GetApproval` operationId).
+	GetApprovalWithResponse(ctx context.Context, approval ApprovalPath, reqEditors ...RequestEditorFn) (*GetApprovalResp, error)
+
+	// ApproveRequestWithResponse Approve another operator's request
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/approvals/{approval}/actions/approve (the `ApproveRequest` operationId).
+	ApproveRequestWithResponse(ctx context.Context, approval ApprovalPath, params *ApproveRequestParams, reqEditors ...RequestEditorFn) (*ApproveRequestResp, error)
+
+	// RejectRequestWithResponse Reject or withdraw a request
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/approvals/{approval}/actions/reject (the `RejectRequest` operationId).
+	RejectRequestWithResponse(ctx context.Context, approval ApprovalPath, params *RejectRequestParams, reqEditors ...RequestEditorFn) (*RejectRequestResp, error)
+
+	// CreateCouponWithBodyWithResponse Create a coupon
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/coupons (the `CreateCoupon` operationId).
+	CreateCouponWithBodyWithResponse(ctx context.Context, params *CreateCouponParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateCouponResp, error)
+
+	// CreateCouponWithResponse Create a coupon
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/coupons (the `CreateCoupon` operationId).
+	CreateCouponWithResponse(ctx context.Context, params *CreateCouponParams, body CreateCouponJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateCouponResp, error)
 
 	// ListAdminEventsWithResponse List events of hosts, GPUs and instances
 	//
@@ -5291,12 +9918,16 @@ type ClientWithResponsesInterface interface {
 
 	// CreateInvoiceRunWithBodyWithResponse Finalize the invoices of a month
 	//
+	// The work goes on in the background, also when the process that began it ends.
+	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/admin/invoice-runs (the `CreateInvoiceRun` operationId).
 	CreateInvoiceRunWithBodyWithResponse(ctx context.Context, params *CreateInvoiceRunParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateInvoiceRunResp, error)
 
 	// CreateInvoiceRunWithResponse Finalize the invoices of a month
+	//
+	// The work goes on in the background, also when the process that began it ends.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -5308,7 +9939,7 @@ type ClientWithResponsesInterface interface {
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/admin/invoice-runs/{period} (the `GetInvoiceRun` operationId).
-	GetInvoiceRunWithResponse(ctx context.Context, period PeriodPath, reqEditors ...RequestEditorFn) (*GetInvoiceRunResp, error)
+	GetInvoiceRunWithResponse(ctx context.Context, period PeriodPath, params *GetInvoiceRunParams, reqEditors ...RequestEditorFn) (*GetInvoiceRunResp, error)
 
 	// ListJoinTokensWithResponse List join tokens
 	//
@@ -5408,6 +10039,153 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/admin/organizations/{organization}/api-keys (the `CreateOrganizationApiKey` operationId).
 	CreateOrganizationApiKeyWithResponse(ctx context.Context, organization OrganizationPath, params *CreateOrganizationApiKeyParams, body CreateOrganizationApiKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateOrganizationApiKeyResp, error)
 
+	// GetOrganizationBillingProfileWithResponse How an organization is invoiced
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/admin/organizations/{organization}/billing-profile (the `GetOrganizationBillingProfile` operationId).
+	GetOrganizationBillingProfileWithResponse(ctx context.Context, organization OrganizationPath, reqEditors ...RequestEditorFn) (*GetOrganizationBillingProfileResp, error)
+
+	// PutOrganizationBillingProfileWithBodyWithResponse Set how an organization is invoiced
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /v1/admin/organizations/{organization}/billing-profile (the `PutOrganizationBillingProfile` operationId).
+	PutOrganizationBillingProfileWithBodyWithResponse(ctx context.Context, organization OrganizationPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutOrganizationBillingProfileResp, error)
+
+	// PutOrganizationBillingProfileWithResponse Set how an organization is invoiced
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /v1/admin/organizations/{organization}/billing-profile (the `PutOrganizationBillingProfile` operationId).
+	PutOrganizationBillingProfileWithResponse(ctx context.Context, organization OrganizationPath, body PutOrganizationBillingProfileJSONRequestBody, reqEditors ...RequestEditorFn) (*PutOrganizationBillingProfileResp, error)
+
+	// CheckTaxIdWithResponse Ask a register about the tax id
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/billing-profile/actions/check-tax-id (the `CheckTaxId` operationId).
+	CheckTaxIdWithResponse(ctx context.Context, organization OrganizationPath, params *CheckTaxIdParams, reqEditors ...RequestEditorFn) (*CheckTaxIdResp, error)
+
+	// ListOrganizationContractsWithResponse List contracts of an organization
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/admin/organizations/{organization}/contracts (the `ListOrganizationContracts` operationId).
+	ListOrganizationContractsWithResponse(ctx context.Context, organization OrganizationPath, params *ListOrganizationContractsParams, reqEditors ...RequestEditorFn) (*ListOrganizationContractsResp, error)
+
+	// CreateContractWithBodyWithResponse Agree a contract
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/contracts (the `CreateContract` operationId).
+	CreateContractWithBodyWithResponse(ctx context.Context, organization OrganizationPath, params *CreateContractParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateContractResp, error)
+
+	// CreateContractWithResponse Agree a contract
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/contracts (the `CreateContract` operationId).
+	CreateContractWithResponse(ctx context.Context, organization OrganizationPath, params *CreateContractParams, body CreateContractJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateContractResp, error)
+
+	// GetOrganizationContractWithResponse Get a contract of an organization
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/admin/organizations/{organization}/contracts/{contract} (the `GetOrganizationContract` operationId).
+	GetOrganizationContractWithResponse(ctx context.Context, organization OrganizationPath, contract ContractPath, reqEditors ...RequestEditorFn) (*GetOrganizationContractResp, error)
+
+	// EndContractWithBodyWithResponse End a contract
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/contracts/{contract}/actions/end (the `EndContract` operationId).
+	EndContractWithBodyWithResponse(ctx context.Context, organization OrganizationPath, contract ContractPath, params *EndContractParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*EndContractResp, error)
+
+	// EndContractWithResponse End a contract
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/contracts/{contract}/actions/end (the `EndContract` operationId).
+	EndContractWithResponse(ctx context.Context, organization OrganizationPath, contract ContractPath, params *EndContractParams, body EndContractJSONRequestBody, reqEditors ...RequestEditorFn) (*EndContractResp, error)
+
+	// ListOrganizationGrantsWithResponse List grants of an organization
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/admin/organizations/{organization}/grants (the `ListOrganizationGrants` operationId).
+	ListOrganizationGrantsWithResponse(ctx context.Context, organization OrganizationPath, params *ListOrganizationGrantsParams, reqEditors ...RequestEditorFn) (*ListOrganizationGrantsResp, error)
+
+	// CreateGrantWithBodyWithResponse Give promotional money
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/grants (the `CreateGrant` operationId).
+	CreateGrantWithBodyWithResponse(ctx context.Context, organization OrganizationPath, params *CreateGrantParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateGrantResp, error)
+
+	// CreateGrantWithResponse Give promotional money
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/grants (the `CreateGrant` operationId).
+	CreateGrantWithResponse(ctx context.Context, organization OrganizationPath, params *CreateGrantParams, body CreateGrantJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateGrantResp, error)
+
+	// PutMoneyModeWithBodyWithResponse Set how an organization pays
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /v1/admin/organizations/{organization}/money-mode (the `PutMoneyMode` operationId).
+	PutMoneyModeWithBodyWithResponse(ctx context.Context, organization OrganizationPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutMoneyModeResp, error)
+
+	// PutMoneyModeWithResponse Set how an organization pays
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /v1/admin/organizations/{organization}/money-mode (the `PutMoneyMode` operationId).
+	PutMoneyModeWithResponse(ctx context.Context, organization OrganizationPath, body PutMoneyModeJSONRequestBody, reqEditors ...RequestEditorFn) (*PutMoneyModeResp, error)
+
+	// ListOrganizationPaymentsWithResponse List payments of an organization
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/admin/organizations/{organization}/payments (the `ListOrganizationPayments` operationId).
+	ListOrganizationPaymentsWithResponse(ctx context.Context, organization OrganizationPath, params *ListOrganizationPaymentsParams, reqEditors ...RequestEditorFn) (*ListOrganizationPaymentsResp, error)
+
+	// CreatePrepaymentWithBodyWithResponse Record money paid in
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/prepayments (the `CreatePrepayment` operationId).
+	CreatePrepaymentWithBodyWithResponse(ctx context.Context, organization OrganizationPath, params *CreatePrepaymentParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreatePrepaymentResp, error)
+
+	// CreatePrepaymentWithResponse Record money paid in
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/prepayments (the `CreatePrepayment` operationId).
+	CreatePrepaymentWithResponse(ctx context.Context, organization OrganizationPath, params *CreatePrepaymentParams, body CreatePrepaymentJSONRequestBody, reqEditors ...RequestEditorFn) (*CreatePrepaymentResp, error)
+
+	// ListPriceBookAssignmentsWithResponse List price books of an organization
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/admin/organizations/{organization}/price-books (the `ListPriceBookAssignments` operationId).
+	ListPriceBookAssignmentsWithResponse(ctx context.Context, organization OrganizationPath, reqEditors ...RequestEditorFn) (*ListPriceBookAssignmentsResp, error)
+
+	// AssignPriceBookWithBodyWithResponse Give an organization a price book
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/price-books (the `AssignPriceBook` operationId).
+	AssignPriceBookWithBodyWithResponse(ctx context.Context, organization OrganizationPath, params *AssignPriceBookParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AssignPriceBookResp, error)
+
+	// AssignPriceBookWithResponse Give an organization a price book
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/price-books (the `AssignPriceBook` operationId).
+	AssignPriceBookWithResponse(ctx context.Context, organization OrganizationPath, params *AssignPriceBookParams, body AssignPriceBookJSONRequestBody, reqEditors ...RequestEditorFn) (*AssignPriceBookResp, error)
+
 	// ListProjectsWithResponse List projects
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -5435,6 +10213,48 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /v1/admin/organizations/{organization}/projects/{project} (the `GetProject` operationId).
 	GetProjectWithResponse(ctx context.Context, organization OrganizationPath, project ProjectPath, reqEditors ...RequestEditorFn) (*GetProjectResp, error)
+
+	// ListOrganizationReservationsWithResponse List reservations of an organization
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/admin/organizations/{organization}/reservations (the `ListOrganizationReservations` operationId).
+	ListOrganizationReservationsWithResponse(ctx context.Context, organization OrganizationPath, params *ListOrganizationReservationsParams, reqEditors ...RequestEditorFn) (*ListOrganizationReservationsResp, error)
+
+	// EndReservationWithBodyWithResponse End a reservation early
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/reservations/{reservation}/actions/end (the `EndReservation` operationId).
+	EndReservationWithBodyWithResponse(ctx context.Context, organization OrganizationPath, reservation ReservationPath, params *EndReservationParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*EndReservationResp, error)
+
+	// EndReservationWithResponse End a reservation early
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/reservations/{reservation}/actions/end (the `EndReservation` operationId).
+	EndReservationWithResponse(ctx context.Context, organization OrganizationPath, reservation ReservationPath, params *EndReservationParams, body EndReservationJSONRequestBody, reqEditors ...RequestEditorFn) (*EndReservationResp, error)
+
+	// RecordTaxIdCheckWithBodyWithResponse Keep an answer about the tax id
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/tax-id-checks (the `RecordTaxIdCheck` operationId).
+	RecordTaxIdCheckWithBodyWithResponse(ctx context.Context, organization OrganizationPath, params *RecordTaxIdCheckParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RecordTaxIdCheckResp, error)
+
+	// RecordTaxIdCheckWithResponse Keep an answer about the tax id
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/tax-id-checks (the `RecordTaxIdCheck` operationId).
+	RecordTaxIdCheckWithResponse(ctx context.Context, organization OrganizationPath, params *RecordTaxIdCheckParams, body RecordTaxIdCheckJSONRequestBody, reqEditors ...RequestEditorFn) (*RecordTaxIdCheckResp, error)
+
+	// GetOrganizationWalletWithResponse Wallet of an organization
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/admin/organizations/{organization}/wallet (the `GetOrganizationWallet` operationId).
+	GetOrganizationWalletWithResponse(ctx context.Context, organization OrganizationPath, reqEditors ...RequestEditorFn) (*GetOrganizationWalletResp, error)
 
 	// ListPriceBooksWithResponse List price books
 	//
@@ -5477,6 +10297,20 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /v1/admin/price-books/{price_book}/versions (the `CreatePriceVersion` operationId).
 	CreatePriceVersionWithResponse(ctx context.Context, priceBook PriceBookPath, params *CreatePriceVersionParams, body CreatePriceVersionJSONRequestBody, reqEditors ...RequestEditorFn) (*CreatePriceVersionResp, error)
+
+	// PublishSpotPriceWithBodyWithResponse Publish a spot price
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/spot-prices (the `PublishSpotPrice` operationId).
+	PublishSpotPriceWithBodyWithResponse(ctx context.Context, params *PublishSpotPriceParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PublishSpotPriceResp, error)
+
+	// PublishSpotPriceWithResponse Publish a spot price
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/spot-prices (the `PublishSpotPrice` operationId).
+	PublishSpotPriceWithResponse(ctx context.Context, params *PublishSpotPriceParams, body PublishSpotPriceJSONRequestBody, reqEditors ...RequestEditorFn) (*PublishSpotPriceResp, error)
 
 	// CreateTokenWithResponse Exchange an API key for an access token
 	//
@@ -5529,6 +10363,90 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with DELETE /v1/organization/api-keys/{api_key} (the `RevokeApiKey` operationId).
 	RevokeApiKeyWithResponse(ctx context.Context, apiKey ApiKeyPath, params *RevokeApiKeyParams, reqEditors ...RequestEditorFn) (*RevokeApiKeyResp, error)
 
+	// GetBillingProfileWithResponse How the organization is invoiced
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/organization/billing-profile (the `GetBillingProfile` operationId).
+	GetBillingProfileWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetBillingProfileResp, error)
+
+	// PutBillingProfileWithBodyWithResponse Set how the organization is invoiced
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /v1/organization/billing-profile (the `PutBillingProfile` operationId).
+	PutBillingProfileWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutBillingProfileResp, error)
+
+	// PutBillingProfileWithResponse Set how the organization is invoiced
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /v1/organization/billing-profile (the `PutBillingProfile` operationId).
+	PutBillingProfileWithResponse(ctx context.Context, body PutBillingProfileJSONRequestBody, reqEditors ...RequestEditorFn) (*PutBillingProfileResp, error)
+
+	// ListBudgetsWithResponse List budgets
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/organization/budgets (the `ListBudgets` operationId).
+	ListBudgetsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListBudgetsResp, error)
+
+	// CreateBudgetWithBodyWithResponse Create a budget
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/organization/budgets (the `CreateBudget` operationId).
+	CreateBudgetWithBodyWithResponse(ctx context.Context, params *CreateBudgetParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateBudgetResp, error)
+
+	// CreateBudgetWithResponse Create a budget
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/organization/budgets (the `CreateBudget` operationId).
+	CreateBudgetWithResponse(ctx context.Context, params *CreateBudgetParams, body CreateBudgetJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateBudgetResp, error)
+
+	// DeleteBudgetWithResponse Delete a budget
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /v1/organization/budgets/{budget} (the `DeleteBudget` operationId).
+	DeleteBudgetWithResponse(ctx context.Context, budget BudgetPath, params *DeleteBudgetParams, reqEditors ...RequestEditorFn) (*DeleteBudgetResp, error)
+
+	// GetBudgetWithResponse Get a budget
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/organization/budgets/{budget} (the `GetBudget` operationId).
+	GetBudgetWithResponse(ctx context.Context, budget BudgetPath, reqEditors ...RequestEditorFn) (*GetBudgetResp, error)
+
+	// UpdateBudgetWithBodyWithResponse Change a budget
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /v1/organization/budgets/{budget} (the `UpdateBudget` operationId).
+	UpdateBudgetWithBodyWithResponse(ctx context.Context, budget BudgetPath, params *UpdateBudgetParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateBudgetResp, error)
+
+	// UpdateBudgetWithResponse Change a budget
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /v1/organization/budgets/{budget} (the `UpdateBudget` operationId).
+	UpdateBudgetWithResponse(ctx context.Context, budget BudgetPath, params *UpdateBudgetParams, body UpdateBudgetJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateBudgetResp, error)
+
+	// ListContractsWithResponse List contracts
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/organization/contracts (the `ListContracts` operationId).
+	ListContractsWithResponse(ctx context.Context, params *ListContractsParams, reqEditors ...RequestEditorFn) (*ListContractsResp, error)
+
+	// GetContractWithResponse Get a contract
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/organization/contracts/{contract} (the `GetContract` operationId).
+	GetContractWithResponse(ctx context.Context, contract ContractPath, reqEditors ...RequestEditorFn) (*GetContractResp, error)
+
 	// PreviewInvoiceWithResponse What the running month costs so far
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -5550,12 +10468,82 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/organization/invoices/{invoice} (the `GetInvoice` operationId).
 	GetInvoiceWithResponse(ctx context.Context, invoice InvoicePath, reqEditors ...RequestEditorFn) (*GetInvoiceResp, error)
 
+	// GetInvoiceCsvWithResponse Get the lines of an invoice as CSV
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/organization/invoices/{invoice}/csv (the `GetInvoiceCsv` operationId).
+	GetInvoiceCsvWithResponse(ctx context.Context, invoice InvoicePath, params *GetInvoiceCsvParams, reqEditors ...RequestEditorFn) (*GetInvoiceCsvResp, error)
+
 	// GetInvoiceHtmlWithResponse Get an invoice as HTML
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/organization/invoices/{invoice}/html (the `GetInvoiceHtml` operationId).
 	GetInvoiceHtmlWithResponse(ctx context.Context, invoice InvoicePath, reqEditors ...RequestEditorFn) (*GetInvoiceHtmlResp, error)
+
+	// GetInvoiceJsonWithResponse Get an invoice as a JSON file
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/organization/invoices/{invoice}/json (the `GetInvoiceJson` operationId).
+	GetInvoiceJsonWithResponse(ctx context.Context, invoice InvoicePath, reqEditors ...RequestEditorFn) (*GetInvoiceJsonResp, error)
+
+	// ListLineSegmentsWithResponse What a line is the sum of
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/organization/invoices/{invoice}/lines/{line}/segments (the `ListLineSegments` operationId).
+	ListLineSegmentsWithResponse(ctx context.Context, invoice InvoicePath, line LinePath, params *ListLineSegmentsParams, reqEditors ...RequestEditorFn) (*ListLineSegmentsResp, error)
+
+	// GetInvoiceOriginalWithResponse Get the legal original
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/organization/invoices/{invoice}/original (the `GetInvoiceOriginal` operationId).
+	GetInvoiceOriginalWithResponse(ctx context.Context, invoice InvoicePath, reqEditors ...RequestEditorFn) (*GetInvoiceOriginalResp, error)
+
+	// ListInvoicePaymentsWithResponse List attempts to charge for an invoice
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/organization/invoices/{invoice}/payments (the `ListInvoicePayments` operationId).
+	ListInvoicePaymentsWithResponse(ctx context.Context, invoice InvoicePath, reqEditors ...RequestEditorFn) (*ListInvoicePaymentsResp, error)
+
+	// GetInvoicePdfWithResponse Get an invoice as PDF
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/organization/invoices/{invoice}/pdf (the `GetInvoicePdf` operationId).
+	GetInvoicePdfWithResponse(ctx context.Context, invoice InvoicePath, reqEditors ...RequestEditorFn) (*GetInvoicePdfResp, error)
+
+	// GetInvoiceUblWithResponse Get an invoice as UBL
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/organization/invoices/{invoice}/ubl (the `GetInvoiceUbl` operationId).
+	GetInvoiceUblWithResponse(ctx context.Context, invoice InvoicePath, reqEditors ...RequestEditorFn) (*GetInvoiceUblResp, error)
+
+	// SetPaymentMethodWithBodyWithResponse Set how to pay
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /v1/organization/payment-method (the `SetPaymentMethod` operationId).
+	SetPaymentMethodWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SetPaymentMethodResp, error)
+
+	// SetPaymentMethodWithResponse Set how to pay
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /v1/organization/payment-method (the `SetPaymentMethod` operationId).
+	SetPaymentMethodWithResponse(ctx context.Context, body SetPaymentMethodJSONRequestBody, reqEditors ...RequestEditorFn) (*SetPaymentMethodResp, error)
+
+	// ListPaymentsWithResponse List payments
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/organization/payments (the `ListPayments` operationId).
+	ListPaymentsWithResponse(ctx context.Context, params *ListPaymentsParams, reqEditors ...RequestEditorFn) (*ListPaymentsResp, error)
 
 	// ListRegistryLoginsWithResponse List logins to image registries
 	//
@@ -5613,6 +10601,94 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with PATCH /v1/organization/registry-logins/{registry_login} (the `UpdateRegistryLogin` operationId).
 	UpdateRegistryLoginWithResponse(ctx context.Context, registryLogin RegistryLoginPath, params *UpdateRegistryLoginParams, body UpdateRegistryLoginJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateRegistryLoginResp, error)
+
+	// ListReservationsWithResponse List reservations
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/organization/reservations (the `ListReservations` operationId).
+	ListReservationsWithResponse(ctx context.Context, params *ListReservationsParams, reqEditors ...RequestEditorFn) (*ListReservationsResp, error)
+
+	// CreateReservationWithBodyWithResponse Reserve capacity
+	//
+	// It cannot be given back before its end.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/organization/reservations (the `CreateReservation` operationId).
+	CreateReservationWithBodyWithResponse(ctx context.Context, params *CreateReservationParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateReservationResp, error)
+
+	// CreateReservationWithResponse Reserve capacity
+	//
+	// It cannot be given back before its end.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/organization/reservations (the `CreateReservation` operationId).
+	CreateReservationWithResponse(ctx context.Context, params *CreateReservationParams, body CreateReservationJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateReservationResp, error)
+
+	// GetReservationWithResponse Get a reservation
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/organization/reservations/{reservation} (the `GetReservation` operationId).
+	GetReservationWithResponse(ctx context.Context, reservation ReservationPath, reqEditors ...RequestEditorFn) (*GetReservationResp, error)
+
+	// GetOrganizationUsageWithResponse Usage of all projects
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/organization/usage (the `GetOrganizationUsage` operationId).
+	GetOrganizationUsageWithResponse(ctx context.Context, params *GetOrganizationUsageParams, reqEditors ...RequestEditorFn) (*GetOrganizationUsageResp, error)
+
+	// GetWalletWithResponse Wallet
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/organization/wallet (the `GetWallet` operationId).
+	GetWalletWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetWalletResp, error)
+
+	// RedeemCouponWithBodyWithResponse Redeem a coupon
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/organization/wallet/actions/redeem (the `RedeemCoupon` operationId).
+	RedeemCouponWithBodyWithResponse(ctx context.Context, params *RedeemCouponParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RedeemCouponResp, error)
+
+	// RedeemCouponWithResponse Redeem a coupon
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/organization/wallet/actions/redeem (the `RedeemCoupon` operationId).
+	RedeemCouponWithResponse(ctx context.Context, params *RedeemCouponParams, body RedeemCouponJSONRequestBody, reqEditors ...RequestEditorFn) (*RedeemCouponResp, error)
+
+	// GetAutoTopUpWithResponse Standing order to pay in
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/organization/wallet/auto-top-up (the `GetAutoTopUp` operationId).
+	GetAutoTopUpWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetAutoTopUpResp, error)
+
+	// PutAutoTopUpWithBodyWithResponse Set or end the standing order to pay in
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /v1/organization/wallet/auto-top-up (the `PutAutoTopUp` operationId).
+	PutAutoTopUpWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutAutoTopUpResp, error)
+
+	// PutAutoTopUpWithResponse Set or end the standing order to pay in
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /v1/organization/wallet/auto-top-up (the `PutAutoTopUp` operationId).
+	PutAutoTopUpWithResponse(ctx context.Context, body PutAutoTopUpJSONRequestBody, reqEditors ...RequestEditorFn) (*PutAutoTopUpResp, error)
+
+	// ListGrantsWithResponse List grants and payments in
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/organization/wallet/grants (the `ListGrants` operationId).
+	ListGrantsWithResponse(ctx context.Context, params *ListGrantsParams, reqEditors ...RequestEditorFn) (*ListGrantsResp, error)
 
 	// ListInstancesWithResponse List instances
 	//
@@ -5724,6 +10800,31 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/projects/{project}/usage (the `GetUsage` operationId).
 	GetUsageWithResponse(ctx context.Context, project ProjectPath, params *GetUsageParams, reqEditors ...RequestEditorFn) (*GetUsageResp, error)
 
+	// ListSpotPricesWithResponse Spot prices of an offer
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/spot-prices (the `ListSpotPrices` operationId).
+	ListSpotPricesWithResponse(ctx context.Context, params *ListSpotPricesParams, reqEditors ...RequestEditorFn) (*ListSpotPricesResp, error)
+
+	// ReceivePaymentEventWithBodyWithResponse Receive an event of a payment provider
+	//
+	// Authenticated by the signature of the provider over the body.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/webhooks/payments/{provider} (the `ReceivePaymentEvent` operationId).
+	ReceivePaymentEventWithBodyWithResponse(ctx context.Context, provider ProviderPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReceivePaymentEventResp, error)
+
+	// ReceivePaymentEventWithResponse Receive an event of a payment provider
+	//
+	// Authenticated by the signature of the provider over the body.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/webhooks/payments/{provider} (the `ReceivePaymentEvent` operationId).
+	ReceivePaymentEventWithResponse(ctx context.Context, provider ProviderPath, body ReceivePaymentEventJSONRequestBody, reqEditors ...RequestEditorFn) (*ReceivePaymentEventResp, error)
+
 	// WhoamiWithResponse Who the credential speaks for
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -5774,6 +10875,363 @@ func (r GetJwksResp) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetJwksResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListApprovalRulesResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ApprovalRules
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListApprovalRulesResp) GetJSON200() *ApprovalRules {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListApprovalRulesResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListApprovalRulesResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListApprovalRulesResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListApprovalRulesResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListApprovalRulesResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PutApprovalRuleResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ApprovalRules
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PutApprovalRuleResp) GetJSON200() *ApprovalRules {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PutApprovalRuleResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PutApprovalRuleResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PutApprovalRuleResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PutApprovalRuleResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PutApprovalRuleResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListApprovalsResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ApprovalList
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListApprovalsResp) GetJSON200() *ApprovalList {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListApprovalsResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListApprovalsResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListApprovalsResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListApprovalsResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListApprovalsResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetApprovalResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Approval
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetApprovalResp) GetJSON200() *Approval {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetApprovalResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetApprovalResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetApprovalResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetApprovalResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetApprovalResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ApproveRequestResp200Headers the declared response headers of an HTTP 200 response for ApproveRequest
+type ApproveRequestResp200Headers struct {
+	IdempotentReplayed *string
+}
+
+type ApproveRequestResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Approval
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *ApproveRequestResp200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ApproveRequestResp) GetJSON200() *Approval {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ApproveRequestResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ApproveRequestResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ApproveRequestResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ApproveRequestResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ApproveRequestResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// RejectRequestResp200Headers the declared response headers of an HTTP 200 response for RejectRequest
+type RejectRequestResp200Headers struct {
+	IdempotentReplayed *string
+}
+
+type RejectRequestResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Approval
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *RejectRequestResp200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RejectRequestResp) GetJSON200() *Approval {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r RejectRequestResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RejectRequestResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RejectRequestResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RejectRequestResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RejectRequestResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CreateCouponResp201Headers the declared response headers of an HTTP 201 response for CreateCoupon
+type CreateCouponResp201Headers struct {
+	IdempotentReplayed *string
+}
+
+type CreateCouponResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *Coupon
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *CreateCouponResp201Headers
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r CreateCouponResp) GetJSON201() *Coupon {
+	return r.JSON201
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CreateCouponResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CreateCouponResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CreateCouponResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CreateCouponResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CreateCouponResp) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -6933,6 +12391,721 @@ func (r CreateOrganizationApiKeyResp) ContentType() string {
 	return ""
 }
 
+type GetOrganizationBillingProfileResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *BillingProfile
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetOrganizationBillingProfileResp) GetJSON200() *BillingProfile {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetOrganizationBillingProfileResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetOrganizationBillingProfileResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetOrganizationBillingProfileResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetOrganizationBillingProfileResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetOrganizationBillingProfileResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PutOrganizationBillingProfileResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *BillingProfile
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PutOrganizationBillingProfileResp) GetJSON200() *BillingProfile {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PutOrganizationBillingProfileResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PutOrganizationBillingProfileResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PutOrganizationBillingProfileResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PutOrganizationBillingProfileResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PutOrganizationBillingProfileResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CheckTaxIdResp200Headers the declared response headers of an HTTP 200 response for CheckTaxId
+type CheckTaxIdResp200Headers struct {
+	IdempotentReplayed *string
+}
+
+type CheckTaxIdResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *TaxIdCheck
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *CheckTaxIdResp200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CheckTaxIdResp) GetJSON200() *TaxIdCheck {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CheckTaxIdResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CheckTaxIdResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CheckTaxIdResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CheckTaxIdResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CheckTaxIdResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListOrganizationContractsResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ContractList
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListOrganizationContractsResp) GetJSON200() *ContractList {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListOrganizationContractsResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListOrganizationContractsResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListOrganizationContractsResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListOrganizationContractsResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListOrganizationContractsResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CreateContractResp201Headers the declared response headers of an HTTP 201 response for CreateContract
+type CreateContractResp201Headers struct {
+	IdempotentReplayed *string
+	Location           *string
+}
+
+type CreateContractResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *Contract
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *CreateContractResp201Headers
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r CreateContractResp) GetJSON201() *Contract {
+	return r.JSON201
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CreateContractResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CreateContractResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CreateContractResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CreateContractResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CreateContractResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetOrganizationContractResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Contract
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetOrganizationContractResp) GetJSON200() *Contract {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetOrganizationContractResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetOrganizationContractResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetOrganizationContractResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetOrganizationContractResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetOrganizationContractResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// EndContractResp200Headers the declared response headers of an HTTP 200 response for EndContract
+type EndContractResp200Headers struct {
+	IdempotentReplayed *string
+}
+
+type EndContractResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Contract
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *EndContractResp200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r EndContractResp) GetJSON200() *Contract {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r EndContractResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r EndContractResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r EndContractResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r EndContractResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r EndContractResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListOrganizationGrantsResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *GrantList
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListOrganizationGrantsResp) GetJSON200() *GrantList {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListOrganizationGrantsResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListOrganizationGrantsResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListOrganizationGrantsResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListOrganizationGrantsResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListOrganizationGrantsResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CreateGrantResp201Headers the declared response headers of an HTTP 201 response for CreateGrant
+type CreateGrantResp201Headers struct {
+	IdempotentReplayed *string
+}
+
+type CreateGrantResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *Grant
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *CreateGrantResp201Headers
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r CreateGrantResp) GetJSON201() *Grant {
+	return r.JSON201
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CreateGrantResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CreateGrantResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CreateGrantResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CreateGrantResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CreateGrantResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PutMoneyModeResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Wallet
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PutMoneyModeResp) GetJSON200() *Wallet {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PutMoneyModeResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PutMoneyModeResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PutMoneyModeResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PutMoneyModeResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PutMoneyModeResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListOrganizationPaymentsResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *PaymentList
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListOrganizationPaymentsResp) GetJSON200() *PaymentList {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListOrganizationPaymentsResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListOrganizationPaymentsResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListOrganizationPaymentsResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListOrganizationPaymentsResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListOrganizationPaymentsResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CreatePrepaymentResp201Headers the declared response headers of an HTTP 201 response for CreatePrepayment
+type CreatePrepaymentResp201Headers struct {
+	IdempotentReplayed *string
+}
+
+type CreatePrepaymentResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *Wallet
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *CreatePrepaymentResp201Headers
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r CreatePrepaymentResp) GetJSON201() *Wallet {
+	return r.JSON201
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CreatePrepaymentResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CreatePrepaymentResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CreatePrepaymentResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CreatePrepaymentResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CreatePrepaymentResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListPriceBookAssignmentsResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *PriceBookAssignments
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListPriceBookAssignmentsResp) GetJSON200() *PriceBookAssignments {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListPriceBookAssignmentsResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListPriceBookAssignmentsResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListPriceBookAssignmentsResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListPriceBookAssignmentsResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListPriceBookAssignmentsResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// AssignPriceBookResp201Headers the declared response headers of an HTTP 201 response for AssignPriceBook
+type AssignPriceBookResp201Headers struct {
+	IdempotentReplayed *string
+}
+
+type AssignPriceBookResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *PriceBookAssignments
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *AssignPriceBookResp201Headers
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r AssignPriceBookResp) GetJSON201() *PriceBookAssignments {
+	return r.JSON201
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r AssignPriceBookResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r AssignPriceBookResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r AssignPriceBookResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r AssignPriceBookResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r AssignPriceBookResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ListProjectsResp struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -7079,6 +13252,212 @@ func (r GetProjectResp) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetProjectResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListOrganizationReservationsResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ReservationList
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListOrganizationReservationsResp) GetJSON200() *ReservationList {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListOrganizationReservationsResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListOrganizationReservationsResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListOrganizationReservationsResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListOrganizationReservationsResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListOrganizationReservationsResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// EndReservationResp200Headers the declared response headers of an HTTP 200 response for EndReservation
+type EndReservationResp200Headers struct {
+	IdempotentReplayed *string
+}
+
+type EndReservationResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Reservation
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *EndReservationResp200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r EndReservationResp) GetJSON200() *Reservation {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r EndReservationResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r EndReservationResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r EndReservationResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r EndReservationResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r EndReservationResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// RecordTaxIdCheckResp201Headers the declared response headers of an HTTP 201 response for RecordTaxIdCheck
+type RecordTaxIdCheckResp201Headers struct {
+	IdempotentReplayed *string
+}
+
+type RecordTaxIdCheckResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *TaxIdCheck
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *RecordTaxIdCheckResp201Headers
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r RecordTaxIdCheckResp) GetJSON201() *TaxIdCheck {
+	return r.JSON201
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r RecordTaxIdCheckResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RecordTaxIdCheckResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RecordTaxIdCheckResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RecordTaxIdCheckResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RecordTaxIdCheckResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetOrganizationWalletResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Wallet
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetOrganizationWalletResp) GetJSON200() *Wallet {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetOrganizationWalletResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetOrganizationWalletResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetOrganizationWalletResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetOrganizationWalletResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetOrganizationWalletResp) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -7287,6 +13666,61 @@ func (r CreatePriceVersionResp) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r CreatePriceVersionResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// PublishSpotPriceResp201Headers the declared response headers of an HTTP 201 response for PublishSpotPrice
+type PublishSpotPriceResp201Headers struct {
+	IdempotentReplayed *string
+}
+
+type PublishSpotPriceResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *SpotPrice
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *PublishSpotPriceResp201Headers
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r PublishSpotPriceResp) GetJSON201() *SpotPrice {
+	return r.JSON201
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PublishSpotPriceResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PublishSpotPriceResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PublishSpotPriceResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PublishSpotPriceResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PublishSpotPriceResp) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -7588,6 +14022,453 @@ func (r RevokeApiKeyResp) ContentType() string {
 	return ""
 }
 
+type GetBillingProfileResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *BillingProfile
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetBillingProfileResp) GetJSON200() *BillingProfile {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetBillingProfileResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetBillingProfileResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetBillingProfileResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetBillingProfileResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetBillingProfileResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PutBillingProfileResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *BillingProfile
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PutBillingProfileResp) GetJSON200() *BillingProfile {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PutBillingProfileResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PutBillingProfileResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PutBillingProfileResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PutBillingProfileResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PutBillingProfileResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListBudgetsResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *BudgetList
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListBudgetsResp) GetJSON200() *BudgetList {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListBudgetsResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListBudgetsResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListBudgetsResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListBudgetsResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListBudgetsResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CreateBudgetResp201Headers the declared response headers of an HTTP 201 response for CreateBudget
+type CreateBudgetResp201Headers struct {
+	IdempotentReplayed *string
+	Location           *string
+}
+
+type CreateBudgetResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *Budget
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *CreateBudgetResp201Headers
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r CreateBudgetResp) GetJSON201() *Budget {
+	return r.JSON201
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CreateBudgetResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CreateBudgetResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CreateBudgetResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CreateBudgetResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CreateBudgetResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// DeleteBudgetResp204Headers the declared response headers of an HTTP 204 response for DeleteBudget
+type DeleteBudgetResp204Headers struct {
+	IdempotentReplayed *string
+}
+
+type DeleteBudgetResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers204 the parsed response headers for an HTTP 204 response
+	Headers204 *DeleteBudgetResp204Headers
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r DeleteBudgetResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DeleteBudgetResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DeleteBudgetResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DeleteBudgetResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DeleteBudgetResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetBudgetResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Budget
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetBudgetResp) GetJSON200() *Budget {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetBudgetResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetBudgetResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetBudgetResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetBudgetResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetBudgetResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// UpdateBudgetResp200Headers the declared response headers of an HTTP 200 response for UpdateBudget
+type UpdateBudgetResp200Headers struct {
+	IdempotentReplayed *string
+}
+
+type UpdateBudgetResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Budget
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *UpdateBudgetResp200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UpdateBudgetResp) GetJSON200() *Budget {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r UpdateBudgetResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r UpdateBudgetResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UpdateBudgetResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UpdateBudgetResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UpdateBudgetResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListContractsResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ContractList
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListContractsResp) GetJSON200() *ContractList {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListContractsResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListContractsResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListContractsResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListContractsResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListContractsResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetContractResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Contract
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetContractResp) GetJSON200() *Contract {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetContractResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetContractResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetContractResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetContractResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetContractResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type PreviewInvoiceResp struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -7732,6 +14613,54 @@ func (r GetInvoiceResp) ContentType() string {
 	return ""
 }
 
+// GetInvoiceCsvResp200Headers the declared response headers of an HTTP 200 response for GetInvoiceCsv
+type GetInvoiceCsvResp200Headers struct {
+	ContentDisposition *string
+}
+
+type GetInvoiceCsvResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetInvoiceCsvResp200Headers
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetInvoiceCsvResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetInvoiceCsvResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetInvoiceCsvResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetInvoiceCsvResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetInvoiceCsvResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type GetInvoiceHtmlResp struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -7767,6 +14696,405 @@ func (r GetInvoiceHtmlResp) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetInvoiceHtmlResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetInvoiceJsonResp200Headers the declared response headers of an HTTP 200 response for GetInvoiceJson
+type GetInvoiceJsonResp200Headers struct {
+	ContentDisposition *string
+}
+
+type GetInvoiceJsonResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *map[string]interface{}
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetInvoiceJsonResp200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetInvoiceJsonResp) GetJSON200() *map[string]interface{} {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetInvoiceJsonResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetInvoiceJsonResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetInvoiceJsonResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetInvoiceJsonResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetInvoiceJsonResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListLineSegmentsResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *LineSegmentList
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListLineSegmentsResp) GetJSON200() *LineSegmentList {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListLineSegmentsResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListLineSegmentsResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListLineSegmentsResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListLineSegmentsResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListLineSegmentsResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetInvoiceOriginalResp200Headers the declared response headers of an HTTP 200 response for GetInvoiceOriginal
+type GetInvoiceOriginalResp200Headers struct {
+	ContentDisposition *string
+	ReprDigest         *string
+}
+
+type GetInvoiceOriginalResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// XML200 the response for an HTTP 200 `application/xml` response
+	XML200 *string
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetInvoiceOriginalResp200Headers
+}
+
+// GetXML200 returns the response for an HTTP 200 `application/xml` response
+func (r GetInvoiceOriginalResp) GetXML200() *string {
+	return r.XML200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetInvoiceOriginalResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetInvoiceOriginalResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetInvoiceOriginalResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetInvoiceOriginalResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetInvoiceOriginalResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListInvoicePaymentsResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *PaymentAttempts
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListInvoicePaymentsResp) GetJSON200() *PaymentAttempts {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListInvoicePaymentsResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListInvoicePaymentsResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListInvoicePaymentsResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListInvoicePaymentsResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListInvoicePaymentsResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetInvoicePdfResp200Headers the declared response headers of an HTTP 200 response for GetInvoicePdf
+type GetInvoicePdfResp200Headers struct {
+	ContentDisposition *string
+}
+
+type GetInvoicePdfResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetInvoicePdfResp200Headers
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetInvoicePdfResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetInvoicePdfResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetInvoicePdfResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetInvoicePdfResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetInvoicePdfResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetInvoiceUblResp200Headers the declared response headers of an HTTP 200 response for GetInvoiceUbl
+type GetInvoiceUblResp200Headers struct {
+	ContentDisposition *string
+}
+
+type GetInvoiceUblResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// XML200 the response for an HTTP 200 `application/xml` response
+	XML200 *string
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetInvoiceUblResp200Headers
+}
+
+// GetXML200 returns the response for an HTTP 200 `application/xml` response
+func (r GetInvoiceUblResp) GetXML200() *string {
+	return r.XML200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetInvoiceUblResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetInvoiceUblResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetInvoiceUblResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetInvoiceUblResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetInvoiceUblResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type SetPaymentMethodResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r SetPaymentMethodResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r SetPaymentMethodResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r SetPaymentMethodResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r SetPaymentMethodResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r SetPaymentMethodResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListPaymentsResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *PaymentList
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListPaymentsResp) GetJSON200() *PaymentList {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListPaymentsResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListPaymentsResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListPaymentsResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListPaymentsResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListPaymentsResp) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -8021,6 +15349,453 @@ func (r UpdateRegistryLoginResp) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r UpdateRegistryLoginResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListReservationsResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ReservationList
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListReservationsResp) GetJSON200() *ReservationList {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListReservationsResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListReservationsResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListReservationsResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListReservationsResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListReservationsResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CreateReservationResp201Headers the declared response headers of an HTTP 201 response for CreateReservation
+type CreateReservationResp201Headers struct {
+	IdempotentReplayed *string
+	Location           *string
+}
+
+type CreateReservationResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *Reservation
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *CreateReservationResp201Headers
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r CreateReservationResp) GetJSON201() *Reservation {
+	return r.JSON201
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CreateReservationResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CreateReservationResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CreateReservationResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CreateReservationResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CreateReservationResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetReservationResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Reservation
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetReservationResp) GetJSON200() *Reservation {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetReservationResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetReservationResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetReservationResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetReservationResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetReservationResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetOrganizationUsageResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *UsageList
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetOrganizationUsageResp) GetJSON200() *UsageList {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetOrganizationUsageResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetOrganizationUsageResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetOrganizationUsageResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetOrganizationUsageResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetOrganizationUsageResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetWalletResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Wallet
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetWalletResp) GetJSON200() *Wallet {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetWalletResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetWalletResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetWalletResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetWalletResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetWalletResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// RedeemCouponResp201Headers the declared response headers of an HTTP 201 response for RedeemCoupon
+type RedeemCouponResp201Headers struct {
+	IdempotentReplayed *string
+}
+
+type RedeemCouponResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *Grant
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *RedeemCouponResp201Headers
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r RedeemCouponResp) GetJSON201() *Grant {
+	return r.JSON201
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r RedeemCouponResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RedeemCouponResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RedeemCouponResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RedeemCouponResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RedeemCouponResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetAutoTopUpResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *AutoTopUp
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetAutoTopUpResp) GetJSON200() *AutoTopUp {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetAutoTopUpResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetAutoTopUpResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetAutoTopUpResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetAutoTopUpResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetAutoTopUpResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PutAutoTopUpResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *AutoTopUp
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PutAutoTopUpResp) GetJSON200() *AutoTopUp {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PutAutoTopUpResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PutAutoTopUpResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PutAutoTopUpResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PutAutoTopUpResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PutAutoTopUpResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListGrantsResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *GrantList
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListGrantsResp) GetJSON200() *GrantList {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListGrantsResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListGrantsResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListGrantsResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListGrantsResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListGrantsResp) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -8643,6 +16418,102 @@ func (r GetUsageResp) ContentType() string {
 	return ""
 }
 
+type ListSpotPricesResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *SpotPrices
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListSpotPricesResp) GetJSON200() *SpotPrices {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListSpotPricesResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListSpotPricesResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListSpotPricesResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListSpotPricesResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListSpotPricesResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ReceivePaymentEventResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ProviderReceipt
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ReceivePaymentEventResp) GetJSON200() *ProviderReceipt {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ReceivePaymentEventResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ReceivePaymentEventResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ReceivePaymentEventResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ReceivePaymentEventResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ReceivePaymentEventResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type WhoamiResp struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -8702,6 +16573,123 @@ func (c *ClientWithResponses) GetJwksWithResponse(ctx context.Context, reqEditor
 		return nil, err
 	}
 	return ParseGetJwksResp(rsp)
+}
+
+// ListApprovalRulesWithResponse List what needs a second operator
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/admin/approval-rules (the `ListApprovalRules` operationId).
+func (c *ClientWithResponses) ListApprovalRulesWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListApprovalRulesResp, error) {
+	rsp, err := c.ListApprovalRules(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListApprovalRulesResp(rsp)
+}
+
+// PutApprovalRuleWithBodyWithResponse Set what needs a second operator
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /v1/admin/approval-rules/{approval_kind} (the `PutApprovalRule` operationId).
+func (c *ClientWithResponses) PutApprovalRuleWithBodyWithResponse(ctx context.Context, approvalKind ApprovalKindPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutApprovalRuleResp, error) {
+	rsp, err := c.PutApprovalRuleWithBody(ctx, approvalKind, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutApprovalRuleResp(rsp)
+}
+
+// PutApprovalRuleWithResponse Set what needs a second operator
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /v1/admin/approval-rules/{approval_kind} (the `PutApprovalRule` operationId).
+func (c *ClientWithResponses) PutApprovalRuleWithResponse(ctx context.Context, approvalKind ApprovalKindPath, body PutApprovalRuleJSONRequestBody, reqEditors ...RequestEditorFn) (*PutApprovalRuleResp, error) {
+	rsp, err := c.PutApprovalRule(ctx, approvalKind, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutApprovalRuleResp(rsp)
+}
+
+// ListApprovalsWithResponse List requests for approval
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/admin/approvals (the `ListApprovals` operationId).
+func (c *ClientWithResponses) ListApprovalsWithResponse(ctx context.Context, params *ListApprovalsParams, reqEditors ...RequestEditorFn) (*ListApprovalsResp, error) {
+	rsp, err := c.ListApprovals(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListApprovalsResp(rsp)
+}
+
+// GetApprovalWithResponse Get a request for approval
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/admin/approvals/{approval} (the `GetApproval` operationId).
+func (c *ClientWithResponses) GetApprovalWithResponse(ctx context.Context, approval ApprovalPath, reqEditors ...RequestEditorFn) (*GetApprovalResp, error) {
+	rsp, err := c.GetApproval(ctx, approval, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetApprovalResp(rsp)
+}
+
+// ApproveRequestWithResponse Approve another operator's request
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/approvals/{approval}/actions/approve (the `ApproveRequest` operationId).
+func (c *ClientWithResponses) ApproveRequestWithResponse(ctx context.Context, approval ApprovalPath, params *ApproveRequestParams, reqEditors ...RequestEditorFn) (*ApproveRequestResp, error) {
+	rsp, err := c.ApproveRequest(ctx, approval, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseApproveRequestResp(rsp)
+}
+
+// RejectRequestWithResponse Reject or withdraw a request
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/approvals/{approval}/actions/reject (the `RejectRequest` operationId).
+func (c *ClientWithResponses) RejectRequestWithResponse(ctx context.Context, approval ApprovalPath, params *RejectRequestParams, reqEditors ...RequestEditorFn) (*RejectRequestResp, error) {
+	rsp, err := c.RejectRequest(ctx, approval, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRejectRequestResp(rsp)
+}
+
+// CreateCouponWithBodyWithResponse Create a coupon
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/coupons (the `CreateCoupon` operationId).
+func (c *ClientWithResponses) CreateCouponWithBodyWithResponse(ctx context.Context, params *CreateCouponParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateCouponResp, error) {
+	rsp, err := c.CreateCouponWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateCouponResp(rsp)
+}
+
+// CreateCouponWithResponse Create a coupon
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/coupons (the `CreateCoupon` operationId).
+func (c *ClientWithResponses) CreateCouponWithResponse(ctx context.Context, params *CreateCouponParams, body CreateCouponJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateCouponResp, error) {
+	rsp, err := c.CreateCoupon(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateCouponResp(rsp)
 }
 
 // ListAdminEventsWithResponse List events of hosts, GPUs and instances
@@ -8857,6 +16845,8 @@ func (c *ClientWithResponses) UncordonHostWithResponse(ctx context.Context, host
 
 // CreateInvoiceRunWithBodyWithResponse Finalize the invoices of a month
 //
+// The work goes on in the background, also when the process that began it ends.
+//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/admin/invoice-runs (the `CreateInvoiceRun` operationId).
@@ -8869,6 +16859,8 @@ func (c *ClientWithResponses) CreateInvoiceRunWithBodyWithResponse(ctx context.C
 }
 
 // CreateInvoiceRunWithResponse Finalize the invoices of a month
+//
+// The work goes on in the background, also when the process that began it ends.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -8886,8 +16878,8 @@ func (c *ClientWithResponses) CreateInvoiceRunWithResponse(ctx context.Context, 
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /v1/admin/invoice-runs/{period} (the `GetInvoiceRun` operationId).
-func (c *ClientWithResponses) GetInvoiceRunWithResponse(ctx context.Context, period PeriodPath, reqEditors ...RequestEditorFn) (*GetInvoiceRunResp, error) {
-	rsp, err := c.GetInvoiceRun(ctx, period, reqEditors...)
+func (c *ClientWithResponses) GetInvoiceRunWithResponse(ctx context.Context, period PeriodPath, params *GetInvoiceRunParams, reqEditors ...RequestEditorFn) (*GetInvoiceRunResp, error) {
+	rsp, err := c.GetInvoiceRun(ctx, period, params, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -9076,6 +17068,279 @@ func (c *ClientWithResponses) CreateOrganizationApiKeyWithResponse(ctx context.C
 	return ParseCreateOrganizationApiKeyResp(rsp)
 }
 
+// GetOrganizationBillingProfileWithResponse How an organization is invoiced
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/admin/organizations/{organization}/billing-profile (the `GetOrganizationBillingProfile` operationId).
+func (c *ClientWithResponses) GetOrganizationBillingProfileWithResponse(ctx context.Context, organization OrganizationPath, reqEditors ...RequestEditorFn) (*GetOrganizationBillingProfileResp, error) {
+	rsp, err := c.GetOrganizationBillingProfile(ctx, organization, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetOrganizationBillingProfileResp(rsp)
+}
+
+// PutOrganizationBillingProfileWithBodyWithResponse Set how an organization is invoiced
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /v1/admin/organizations/{organization}/billing-profile (the `PutOrganizationBillingProfile` operationId).
+func (c *ClientWithResponses) PutOrganizationBillingProfileWithBodyWithResponse(ctx context.Context, organization OrganizationPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutOrganizationBillingProfileResp, error) {
+	rsp, err := c.PutOrganizationBillingProfileWithBody(ctx, organization, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutOrganizationBillingProfileResp(rsp)
+}
+
+// PutOrganizationBillingProfileWithResponse Set how an organization is invoiced
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /v1/admin/organizations/{organization}/billing-profile (the `PutOrganizationBillingProfile` operationId).
+func (c *ClientWithResponses) PutOrganizationBillingProfileWithResponse(ctx context.Context, organization OrganizationPath, body PutOrganizationBillingProfileJSONRequestBody, reqEditors ...RequestEditorFn) (*PutOrganizationBillingProfileResp, error) {
+	rsp, err := c.PutOrganizationBillingProfile(ctx, organization, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutOrganizationBillingProfileResp(rsp)
+}
+
+// CheckTaxIdWithResponse Ask a register about the tax id
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/billing-profile/actions/check-tax-id (the `CheckTaxId` operationId).
+func (c *ClientWithResponses) CheckTaxIdWithResponse(ctx context.Context, organization OrganizationPath, params *CheckTaxIdParams, reqEditors ...RequestEditorFn) (*CheckTaxIdResp, error) {
+	rsp, err := c.CheckTaxId(ctx, organization, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCheckTaxIdResp(rsp)
+}
+
+// ListOrganizationContractsWithResponse List contracts of an organization
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/admin/organizations/{organization}/contracts (the `ListOrganizationContracts` operationId).
+func (c *ClientWithResponses) ListOrganizationContractsWithResponse(ctx context.Context, organization OrganizationPath, params *ListOrganizationContractsParams, reqEditors ...RequestEditorFn) (*ListOrganizationContractsResp, error) {
+	rsp, err := c.ListOrganizationContracts(ctx, organization, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListOrganizationContractsResp(rsp)
+}
+
+// CreateContractWithBodyWithResponse Agree a contract
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/contracts (the `CreateContract` operationId).
+func (c *ClientWithResponses) CreateContractWithBodyWithResponse(ctx context.Context, organization OrganizationPath, params *CreateContractParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateContractResp, error) {
+	rsp, err := c.CreateContractWithBody(ctx, organization, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateContractResp(rsp)
+}
+
+// CreateContractWithResponse Agree a contract
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/contracts (the `CreateContract` operationId).
+func (c *ClientWithResponses) CreateContractWithResponse(ctx context.Context, organization OrganizationPath, params *CreateContractParams, body CreateContractJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateContractResp, error) {
+	rsp, err := c.CreateContract(ctx, organization, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateContractResp(rsp)
+}
+
+// GetOrganizationContractWithResponse Get a contract of an organization
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/admin/organizations/{organization}/contracts/{contract} (the `GetOrganizationContract` operationId).
+func (c *ClientWithResponses) GetOrganizationContractWithResponse(ctx context.Context, organization OrganizationPath, contract ContractPath, reqEditors ...RequestEditorFn) (*GetOrganizationContractResp, error) {
+	rsp, err := c.GetOrganizationContract(ctx, organization, contract, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetOrganizationContractResp(rsp)
+}
+
+// EndContractWithBodyWithResponse End a contract
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/contracts/{contract}/actions/end (the `EndContract` operationId).
+func (c *ClientWithResponses) EndContractWithBodyWithResponse(ctx context.Context, organization OrganizationPath, contract ContractPath, params *EndContractParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*EndContractResp, error) {
+	rsp, err := c.EndContractWithBody(ctx, organization, contract, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseEndContractResp(rsp)
+}
+
+// EndContractWithResponse End a contract
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/contracts/{contract}/actions/end (the `EndContract` operationId).
+func (c *ClientWithResponses) EndContractWithResponse(ctx context.Context, organization OrganizationPath, contract ContractPath, params *EndContractParams, body EndContractJSONRequestBody, reqEditors ...RequestEditorFn) (*EndContractResp, error) {
+	rsp, err := c.EndContract(ctx, organization, contract, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseEndContractResp(rsp)
+}
+
+// ListOrganizationGrantsWithResponse List grants of an organization
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/admin/organizations/{organization}/grants (the `ListOrganizationGrants` operationId).
+func (c *ClientWithResponses) ListOrganizationGrantsWithResponse(ctx context.Context, organization OrganizationPath, params *ListOrganizationGrantsParams, reqEditors ...RequestEditorFn) (*ListOrganizationGrantsResp, error) {
+	rsp, err := c.ListOrganizationGrants(ctx, organization, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListOrganizationGrantsResp(rsp)
+}
+
+// CreateGrantWithBodyWithResponse Give promotional money
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/grants (the `CreateGrant` operationId).
+func (c *ClientWithResponses) CreateGrantWithBodyWithResponse(ctx context.Context, organization OrganizationPath, params *CreateGrantParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateGrantResp, error) {
+	rsp, err := c.CreateGrantWithBody(ctx, organization, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateGrantResp(rsp)
+}
+
+// CreateGrantWithResponse Give promotional money
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/grants (the `CreateGrant` operationId).
+func (c *ClientWithResponses) CreateGrantWithResponse(ctx context.Context, organization OrganizationPath, params *CreateGrantParams, body CreateGrantJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateGrantResp, error) {
+	rsp, err := c.CreateGrant(ctx, organization, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateGrantResp(rsp)
+}
+
+// PutMoneyModeWithBodyWithResponse Set how an organization pays
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /v1/admin/organizations/{organization}/money-mode (the `PutMoneyMode` operationId).
+func (c *ClientWithResponses) PutMoneyModeWithBodyWithResponse(ctx context.Context, organization OrganizationPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutMoneyModeResp, error) {
+	rsp, err := c.PutMoneyModeWithBody(ctx, organization, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutMoneyModeResp(rsp)
+}
+
+// PutMoneyModeWithResponse Set how an organization pays
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /v1/admin/organizations/{organization}/money-mode (the `PutMoneyMode` operationId).
+func (c *ClientWithResponses) PutMoneyModeWithResponse(ctx context.Context, organization OrganizationPath, body PutMoneyModeJSONRequestBody, reqEditors ...RequestEditorFn) (*PutMoneyModeResp, error) {
+	rsp, err := c.PutMoneyMode(ctx, organization, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutMoneyModeResp(rsp)
+}
+
+// ListOrganizationPaymentsWithResponse List payments of an organization
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/admin/organizations/{organization}/payments (the `ListOrganizationPayments` operationId).
+func (c *ClientWithResponses) ListOrganizationPaymentsWithResponse(ctx context.Context, organization OrganizationPath, params *ListOrganizationPaymentsParams, reqEditors ...RequestEditorFn) (*ListOrganizationPaymentsResp, error) {
+	rsp, err := c.ListOrganizationPayments(ctx, organization, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListOrganizationPaymentsResp(rsp)
+}
+
+// CreatePrepaymentWithBodyWithResponse Record money paid in
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/prepayments (the `CreatePrepayment` operationId).
+func (c *ClientWithResponses) CreatePrepaymentWithBodyWithResponse(ctx context.Context, organization OrganizationPath, params *CreatePrepaymentParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreatePrepaymentResp, error) {
+	rsp, err := c.CreatePrepaymentWithBody(ctx, organization, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreatePrepaymentResp(rsp)
+}
+
+// CreatePrepaymentWithResponse Record money paid in
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/prepayments (the `CreatePrepayment` operationId).
+func (c *ClientWithResponses) CreatePrepaymentWithResponse(ctx context.Context, organization OrganizationPath, params *CreatePrepaymentParams, body CreatePrepaymentJSONRequestBody, reqEditors ...RequestEditorFn) (*CreatePrepaymentResp, error) {
+	rsp, err := c.CreatePrepayment(ctx, organization, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreatePrepaymentResp(rsp)
+}
+
+// ListPriceBookAssignmentsWithResponse List price books of an organization
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/admin/organizations/{organization}/price-books (the `ListPriceBookAssignments` operationId).
+func (c *ClientWithResponses) ListPriceBookAssignmentsWithResponse(ctx context.Context, organization OrganizationPath, reqEditors ...RequestEditorFn) (*ListPriceBookAssignmentsResp, error) {
+	rsp, err := c.ListPriceBookAssignments(ctx, organization, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListPriceBookAssignmentsResp(rsp)
+}
+
+// AssignPriceBookWithBodyWithResponse Give an organization a price book
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/price-books (the `AssignPriceBook` operationId).
+func (c *ClientWithResponses) AssignPriceBookWithBodyWithResponse(ctx context.Context, organization OrganizationPath, params *AssignPriceBookParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AssignPriceBookResp, error) {
+	rsp, err := c.AssignPriceBookWithBody(ctx, organization, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAssignPriceBookResp(rsp)
+}
+
+// AssignPriceBookWithResponse Give an organization a price book
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/price-books (the `AssignPriceBook` operationId).
+func (c *ClientWithResponses) AssignPriceBookWithResponse(ctx context.Context, organization OrganizationPath, params *AssignPriceBookParams, body AssignPriceBookJSONRequestBody, reqEditors ...RequestEditorFn) (*AssignPriceBookResp, error) {
+	rsp, err := c.AssignPriceBook(ctx, organization, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAssignPriceBookResp(rsp)
+}
+
 // ListProjectsWithResponse List projects
 //
 // Returns a wrapper object for the known response body format(s).
@@ -9126,6 +17391,84 @@ func (c *ClientWithResponses) GetProjectWithResponse(ctx context.Context, organi
 		return nil, err
 	}
 	return ParseGetProjectResp(rsp)
+}
+
+// ListOrganizationReservationsWithResponse List reservations of an organization
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/admin/organizations/{organization}/reservations (the `ListOrganizationReservations` operationId).
+func (c *ClientWithResponses) ListOrganizationReservationsWithResponse(ctx context.Context, organization OrganizationPath, params *ListOrganizationReservationsParams, reqEditors ...RequestEditorFn) (*ListOrganizationReservationsResp, error) {
+	rsp, err := c.ListOrganizationReservations(ctx, organization, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListOrganizationReservationsResp(rsp)
+}
+
+// EndReservationWithBodyWithResponse End a reservation early
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/reservations/{reservation}/actions/end (the `EndReservation` operationId).
+func (c *ClientWithResponses) EndReservationWithBodyWithResponse(ctx context.Context, organization OrganizationPath, reservation ReservationPath, params *EndReservationParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*EndReservationResp, error) {
+	rsp, err := c.EndReservationWithBody(ctx, organization, reservation, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseEndReservationResp(rsp)
+}
+
+// EndReservationWithResponse End a reservation early
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/reservations/{reservation}/actions/end (the `EndReservation` operationId).
+func (c *ClientWithResponses) EndReservationWithResponse(ctx context.Context, organization OrganizationPath, reservation ReservationPath, params *EndReservationParams, body EndReservationJSONRequestBody, reqEditors ...RequestEditorFn) (*EndReservationResp, error) {
+	rsp, err := c.EndReservation(ctx, organization, reservation, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseEndReservationResp(rsp)
+}
+
+// RecordTaxIdCheckWithBodyWithResponse Keep an answer about the tax id
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/tax-id-checks (the `RecordTaxIdCheck` operationId).
+func (c *ClientWithResponses) RecordTaxIdCheckWithBodyWithResponse(ctx context.Context, organization OrganizationPath, params *RecordTaxIdCheckParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RecordTaxIdCheckResp, error) {
+	rsp, err := c.RecordTaxIdCheckWithBody(ctx, organization, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRecordTaxIdCheckResp(rsp)
+}
+
+// RecordTaxIdCheckWithResponse Keep an answer about the tax id
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/tax-id-checks (the `RecordTaxIdCheck` operationId).
+func (c *ClientWithResponses) RecordTaxIdCheckWithResponse(ctx context.Context, organization OrganizationPath, params *RecordTaxIdCheckParams, body RecordTaxIdCheckJSONRequestBody, reqEditors ...RequestEditorFn) (*RecordTaxIdCheckResp, error) {
+	rsp, err := c.RecordTaxIdCheck(ctx, organization, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRecordTaxIdCheckResp(rsp)
+}
+
+// GetOrganizationWalletWithResponse Wallet of an organization
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/admin/organizations/{organization}/wallet (the `GetOrganizationWallet` operationId).
+func (c *ClientWithResponses) GetOrganizationWalletWithResponse(ctx context.Context, organization OrganizationPath, reqEditors ...RequestEditorFn) (*GetOrganizationWalletResp, error) {
+	rsp, err := c.GetOrganizationWallet(ctx, organization, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetOrganizationWalletResp(rsp)
 }
 
 // ListPriceBooksWithResponse List price books
@@ -9204,6 +17547,32 @@ func (c *ClientWithResponses) CreatePriceVersionWithResponse(ctx context.Context
 		return nil, err
 	}
 	return ParseCreatePriceVersionResp(rsp)
+}
+
+// PublishSpotPriceWithBodyWithResponse Publish a spot price
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/spot-prices (the `PublishSpotPrice` operationId).
+func (c *ClientWithResponses) PublishSpotPriceWithBodyWithResponse(ctx context.Context, params *PublishSpotPriceParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PublishSpotPriceResp, error) {
+	rsp, err := c.PublishSpotPriceWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePublishSpotPriceResp(rsp)
+}
+
+// PublishSpotPriceWithResponse Publish a spot price
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/spot-prices (the `PublishSpotPrice` operationId).
+func (c *ClientWithResponses) PublishSpotPriceWithResponse(ctx context.Context, params *PublishSpotPriceParams, body PublishSpotPriceJSONRequestBody, reqEditors ...RequestEditorFn) (*PublishSpotPriceResp, error) {
+	rsp, err := c.PublishSpotPrice(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePublishSpotPriceResp(rsp)
 }
 
 // CreateTokenWithResponse Exchange an API key for an access token
@@ -9299,6 +17668,162 @@ func (c *ClientWithResponses) RevokeApiKeyWithResponse(ctx context.Context, apiK
 	return ParseRevokeApiKeyResp(rsp)
 }
 
+// GetBillingProfileWithResponse How the organization is invoiced
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/organization/billing-profile (the `GetBillingProfile` operationId).
+func (c *ClientWithResponses) GetBillingProfileWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetBillingProfileResp, error) {
+	rsp, err := c.GetBillingProfile(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetBillingProfileResp(rsp)
+}
+
+// PutBillingProfileWithBodyWithResponse Set how the organization is invoiced
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /v1/organization/billing-profile (the `PutBillingProfile` operationId).
+func (c *ClientWithResponses) PutBillingProfileWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutBillingProfileResp, error) {
+	rsp, err := c.PutBillingProfileWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutBillingProfileResp(rsp)
+}
+
+// PutBillingProfileWithResponse Set how the organization is invoiced
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /v1/organization/billing-profile (the `PutBillingProfile` operationId).
+func (c *ClientWithResponses) PutBillingProfileWithResponse(ctx context.Context, body PutBillingProfileJSONRequestBody, reqEditors ...RequestEditorFn) (*PutBillingProfileResp, error) {
+	rsp, err := c.PutBillingProfile(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutBillingProfileResp(rsp)
+}
+
+// ListBudgetsWithResponse List budgets
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/organization/budgets (the `ListBudgets` operationId).
+func (c *ClientWithResponses) ListBudgetsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListBudgetsResp, error) {
+	rsp, err := c.ListBudgets(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListBudgetsResp(rsp)
+}
+
+// CreateBudgetWithBodyWithResponse Create a budget
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/organization/budgets (the `CreateBudget` operationId).
+func (c *ClientWithResponses) CreateBudgetWithBodyWithResponse(ctx context.Context, params *CreateBudgetParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateBudgetResp, error) {
+	rsp, err := c.CreateBudgetWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateBudgetResp(rsp)
+}
+
+// CreateBudgetWithResponse Create a budget
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/organization/budgets (the `CreateBudget` operationId).
+func (c *ClientWithResponses) CreateBudgetWithResponse(ctx context.Context, params *CreateBudgetParams, body CreateBudgetJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateBudgetResp, error) {
+	rsp, err := c.CreateBudget(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateBudgetResp(rsp)
+}
+
+// DeleteBudgetWithResponse Delete a budget
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /v1/organization/budgets/{budget} (the `DeleteBudget` operationId).
+func (c *ClientWithResponses) DeleteBudgetWithResponse(ctx context.Context, budget BudgetPath, params *DeleteBudgetParams, reqEditors ...RequestEditorFn) (*DeleteBudgetResp, error) {
+	rsp, err := c.DeleteBudget(ctx, budget, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeleteBudgetResp(rsp)
+}
+
+// GetBudgetWithResponse Get a budget
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/organization/budgets/{budget} (the `GetBudget` operationId).
+func (c *ClientWithResponses) GetBudgetWithResponse(ctx context.Context, budget BudgetPath, reqEditors ...RequestEditorFn) (*GetBudgetResp, error) {
+	rsp, err := c.GetBudget(ctx, budget, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetBudgetResp(rsp)
+}
+
+// UpdateBudgetWithBodyWithResponse Change a budget
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /v1/organization/budgets/{budget} (the `UpdateBudget` operationId).
+func (c *ClientWithResponses) UpdateBudgetWithBodyWithResponse(ctx context.Context, budget BudgetPath, params *UpdateBudgetParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateBudgetResp, error) {
+	rsp, err := c.UpdateBudgetWithBody(ctx, budget, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateBudgetResp(rsp)
+}
+
+// UpdateBudgetWithResponse Change a budget
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /v1/organization/budgets/{budget} (the `UpdateBudget` operationId).
+func (c *ClientWithResponses) UpdateBudgetWithResponse(ctx context.Context, budget BudgetPath, params *UpdateBudgetParams, body UpdateBudgetJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateBudgetResp, error) {
+	rsp, err := c.UpdateBudget(ctx, budget, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateBudgetResp(rsp)
+}
+
+// ListContractsWithResponse List contracts
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/organization/contracts (the `ListContracts` operationId).
+func (c *ClientWithResponses) ListContractsWithResponse(ctx context.Context, params *ListContractsParams, reqEditors ...RequestEditorFn) (*ListContractsResp, error) {
+	rsp, err := c.ListContracts(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListContractsResp(rsp)
+}
+
+// GetContractWithResponse Get a contract
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/organization/contracts/{contract} (the `GetContract` operationId).
+func (c *ClientWithResponses) GetContractWithResponse(ctx context.Context, contract ContractPath, reqEditors ...RequestEditorFn) (*GetContractResp, error) {
+	rsp, err := c.GetContract(ctx, contract, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetContractResp(rsp)
+}
+
 // PreviewInvoiceWithResponse What the running month costs so far
 //
 // Returns a wrapper object for the known response body format(s).
@@ -9338,6 +17863,19 @@ func (c *ClientWithResponses) GetInvoiceWithResponse(ctx context.Context, invoic
 	return ParseGetInvoiceResp(rsp)
 }
 
+// GetInvoiceCsvWithResponse Get the lines of an invoice as CSV
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/organization/invoices/{invoice}/csv (the `GetInvoiceCsv` operationId).
+func (c *ClientWithResponses) GetInvoiceCsvWithResponse(ctx context.Context, invoice InvoicePath, params *GetInvoiceCsvParams, reqEditors ...RequestEditorFn) (*GetInvoiceCsvResp, error) {
+	rsp, err := c.GetInvoiceCsv(ctx, invoice, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetInvoiceCsvResp(rsp)
+}
+
 // GetInvoiceHtmlWithResponse Get an invoice as HTML
 //
 // Returns a wrapper object for the known response body format(s).
@@ -9349,6 +17887,123 @@ func (c *ClientWithResponses) GetInvoiceHtmlWithResponse(ctx context.Context, in
 		return nil, err
 	}
 	return ParseGetInvoiceHtmlResp(rsp)
+}
+
+// GetInvoiceJsonWithResponse Get an invoice as a JSON file
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/organization/invoices/{invoice}/json (the `GetInvoiceJson` operationId).
+func (c *ClientWithResponses) GetInvoiceJsonWithResponse(ctx context.Context, invoice InvoicePath, reqEditors ...RequestEditorFn) (*GetInvoiceJsonResp, error) {
+	rsp, err := c.GetInvoiceJson(ctx, invoice, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetInvoiceJsonResp(rsp)
+}
+
+// ListLineSegmentsWithResponse What a line is the sum of
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/organization/invoices/{invoice}/lines/{line}/segments (the `ListLineSegments` operationId).
+func (c *ClientWithResponses) ListLineSegmentsWithResponse(ctx context.Context, invoice InvoicePath, line LinePath, params *ListLineSegmentsParams, reqEditors ...RequestEditorFn) (*ListLineSegmentsResp, error) {
+	rsp, err := c.ListLineSegments(ctx, invoice, line, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListLineSegmentsResp(rsp)
+}
+
+// GetInvoiceOriginalWithResponse Get the legal original
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/organization/invoices/{invoice}/original (the `GetInvoiceOriginal` operationId).
+func (c *ClientWithResponses) GetInvoiceOriginalWithResponse(ctx context.Context, invoice InvoicePath, reqEditors ...RequestEditorFn) (*GetInvoiceOriginalResp, error) {
+	rsp, err := c.GetInvoiceOriginal(ctx, invoice, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetInvoiceOriginalResp(rsp)
+}
+
+// ListInvoicePaymentsWithResponse List attempts to charge for an invoice
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/organization/invoices/{invoice}/payments (the `ListInvoicePayments` operationId).
+func (c *ClientWithResponses) ListInvoicePaymentsWithResponse(ctx context.Context, invoice InvoicePath, reqEditors ...RequestEditorFn) (*ListInvoicePaymentsResp, error) {
+	rsp, err := c.ListInvoicePayments(ctx, invoice, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListInvoicePaymentsResp(rsp)
+}
+
+// GetInvoicePdfWithResponse Get an invoice as PDF
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/organization/invoices/{invoice}/pdf (the `GetInvoicePdf` operationId).
+func (c *ClientWithResponses) GetInvoicePdfWithResponse(ctx context.Context, invoice InvoicePath, reqEditors ...RequestEditorFn) (*GetInvoicePdfResp, error) {
+	rsp, err := c.GetInvoicePdf(ctx, invoice, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetInvoicePdfResp(rsp)
+}
+
+// GetInvoiceUblWithResponse Get an invoice as UBL
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/organization/invoices/{invoice}/ubl (the `GetInvoiceUbl` operationId).
+func (c *ClientWithResponses) GetInvoiceUblWithResponse(ctx context.Context, invoice InvoicePath, reqEditors ...RequestEditorFn) (*GetInvoiceUblResp, error) {
+	rsp, err := c.GetInvoiceUbl(ctx, invoice, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetInvoiceUblResp(rsp)
+}
+
+// SetPaymentMethodWithBodyWithResponse Set how to pay
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /v1/organization/payment-method (the `SetPaymentMethod` operationId).
+func (c *ClientWithResponses) SetPaymentMethodWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SetPaymentMethodResp, error) {
+	rsp, err := c.SetPaymentMethodWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSetPaymentMethodResp(rsp)
+}
+
+// SetPaymentMethodWithResponse Set how to pay
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /v1/organization/payment-method (the `SetPaymentMethod` operationId).
+func (c *ClientWithResponses) SetPaymentMethodWithResponse(ctx context.Context, body SetPaymentMethodJSONRequestBody, reqEditors ...RequestEditorFn) (*SetPaymentMethodResp, error) {
+	rsp, err := c.SetPaymentMethod(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSetPaymentMethodResp(rsp)
+}
+
+// ListPaymentsWithResponse List payments
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/organization/payments (the `ListPayments` operationId).
+func (c *ClientWithResponses) ListPaymentsWithResponse(ctx context.Context, params *ListPaymentsParams, reqEditors ...RequestEditorFn) (*ListPaymentsResp, error) {
+	rsp, err := c.ListPayments(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListPaymentsResp(rsp)
 }
 
 // ListRegistryLoginsWithResponse List logins to image registries
@@ -9448,6 +18103,166 @@ func (c *ClientWithResponses) UpdateRegistryLoginWithResponse(ctx context.Contex
 		return nil, err
 	}
 	return ParseUpdateRegistryLoginResp(rsp)
+}
+
+// ListReservationsWithResponse List reservations
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/organization/reservations (the `ListReservations` operationId).
+func (c *ClientWithResponses) ListReservationsWithResponse(ctx context.Context, params *ListReservationsParams, reqEditors ...RequestEditorFn) (*ListReservationsResp, error) {
+	rsp, err := c.ListReservations(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListReservationsResp(rsp)
+}
+
+// CreateReservationWithBodyWithResponse Reserve capacity
+//
+// It cannot be given back before its end.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/organization/reservations (the `CreateReservation` operationId).
+func (c *ClientWithResponses) CreateReservationWithBodyWithResponse(ctx context.Context, params *CreateReservationParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateReservationResp, error) {
+	rsp, err := c.CreateReservationWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateReservationResp(rsp)
+}
+
+// CreateReservationWithResponse Reserve capacity
+//
+// It cannot be given back before its end.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/organization/reservations (the `CreateReservation` operationId).
+func (c *ClientWithResponses) CreateReservationWithResponse(ctx context.Context, params *CreateReservationParams, body CreateReservationJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateReservationResp, error) {
+	rsp, err := c.CreateReservation(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateReservationResp(rsp)
+}
+
+// GetReservationWithResponse Get a reservation
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/organization/reservations/{reservation} (the `GetReservation` operationId).
+func (c *ClientWithResponses) GetReservationWithResponse(ctx context.Context, reservation ReservationPath, reqEditors ...RequestEditorFn) (*GetReservationResp, error) {
+	rsp, err := c.GetReservation(ctx, reservation, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetReservationResp(rsp)
+}
+
+// GetOrganizationUsageWithResponse Usage of all projects
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/organization/usage (the `GetOrganizationUsage` operationId).
+func (c *ClientWithResponses) GetOrganizationUsageWithResponse(ctx context.Context, params *GetOrganizationUsageParams, reqEditors ...RequestEditorFn) (*GetOrganizationUsageResp, error) {
+	rsp, err := c.GetOrganizationUsage(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetOrganizationUsageResp(rsp)
+}
+
+// GetWalletWithResponse Wallet
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/organization/wallet (the `GetWallet` operationId).
+func (c *ClientWithResponses) GetWalletWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetWalletResp, error) {
+	rsp, err := c.GetWallet(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetWalletResp(rsp)
+}
+
+// RedeemCouponWithBodyWithResponse Redeem a coupon
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/organization/wallet/actions/redeem (the `RedeemCoupon` operationId).
+func (c *ClientWithResponses) RedeemCouponWithBodyWithResponse(ctx context.Context, params *RedeemCouponParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RedeemCouponResp, error) {
+	rsp, err := c.RedeemCouponWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRedeemCouponResp(rsp)
+}
+
+// RedeemCouponWithResponse Redeem a coupon
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/organization/wallet/actions/redeem (the `RedeemCoupon` operationId).
+func (c *ClientWithResponses) RedeemCouponWithResponse(ctx context.Context, params *RedeemCouponParams, body RedeemCouponJSONRequestBody, reqEditors ...RequestEditorFn) (*RedeemCouponResp, error) {
+	rsp, err := c.RedeemCoupon(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRedeemCouponResp(rsp)
+}
+
+// GetAutoTopUpWithResponse Standing order to pay in
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/organization/wallet/auto-top-up (the `GetAutoTopUp` operationId).
+func (c *ClientWithResponses) GetAutoTopUpWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetAutoTopUpResp, error) {
+	rsp, err := c.GetAutoTopUp(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetAutoTopUpResp(rsp)
+}
+
+// PutAutoTopUpWithBodyWithResponse Set or end the standing order to pay in
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /v1/organization/wallet/auto-top-up (the `PutAutoTopUp` operationId).
+func (c *ClientWithResponses) PutAutoTopUpWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutAutoTopUpResp, error) {
+	rsp, err := c.PutAutoTopUpWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutAutoTopUpResp(rsp)
+}
+
+// PutAutoTopUpWithResponse Set or end the standing order to pay in
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /v1/organization/wallet/auto-top-up (the `PutAutoTopUp` operationId).
+func (c *ClientWithResponses) PutAutoTopUpWithResponse(ctx context.Context, body PutAutoTopUpJSONRequestBody, reqEditors ...RequestEditorFn) (*PutAutoTopUpResp, error) {
+	rsp, err := c.PutAutoTopUp(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutAutoTopUpResp(rsp)
+}
+
+// ListGrantsWithResponse List grants and payments in
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/organization/wallet/grants (the `ListGrants` operationId).
+func (c *ClientWithResponses) ListGrantsWithResponse(ctx context.Context, params *ListGrantsParams, reqEditors ...RequestEditorFn) (*ListGrantsResp, error) {
+	rsp, err := c.ListGrants(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListGrantsResp(rsp)
 }
 
 // ListInstancesWithResponse List instances
@@ -9644,6 +18459,49 @@ func (c *ClientWithResponses) GetUsageWithResponse(ctx context.Context, project 
 	return ParseGetUsageResp(rsp)
 }
 
+// ListSpotPricesWithResponse Spot prices of an offer
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/spot-prices (the `ListSpotPrices` operationId).
+func (c *ClientWithResponses) ListSpotPricesWithResponse(ctx context.Context, params *ListSpotPricesParams, reqEditors ...RequestEditorFn) (*ListSpotPricesResp, error) {
+	rsp, err := c.ListSpotPrices(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListSpotPricesResp(rsp)
+}
+
+// ReceivePaymentEventWithBodyWithResponse Receive an event of a payment provider
+//
+// Authenticated by the signature of the provider over the body.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/webhooks/payments/{provider} (the `ReceivePaymentEvent` operationId).
+func (c *ClientWithResponses) ReceivePaymentEventWithBodyWithResponse(ctx context.Context, provider ProviderPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReceivePaymentEventResp, error) {
+	rsp, err := c.ReceivePaymentEventWithBody(ctx, provider, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReceivePaymentEventResp(rsp)
+}
+
+// ReceivePaymentEventWithResponse Receive an event of a payment provider
+//
+// Authenticated by the signature of the provider over the body.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/webhooks/payments/{provider} (the `ReceivePaymentEvent` operationId).
+func (c *ClientWithResponses) ReceivePaymentEventWithResponse(ctx context.Context, provider ProviderPath, body ReceivePaymentEventJSONRequestBody, reqEditors ...RequestEditorFn) (*ReceivePaymentEventResp, error) {
+	rsp, err := c.ReceivePaymentEvent(ctx, provider, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReceivePaymentEventResp(rsp)
+}
+
 // WhoamiWithResponse Who the credential speaks for
 //
 // Returns a wrapper object for the known response body format(s).
@@ -9685,6 +18543,276 @@ func ParseGetJwksResp(rsp *http.Response) (*GetJwksResp, error) {
 		}
 		response.ApplicationproblemJSONDefault = &dest
 
+	}
+
+	return response, nil
+}
+
+// ParseListApprovalRulesResp parses an HTTP response from a ListApprovalRulesWithResponse call
+func ParseListApprovalRulesResp(rsp *http.Response) (*ListApprovalRulesResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListApprovalRulesResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ApprovalRules
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePutApprovalRuleResp parses an HTTP response from a PutApprovalRuleWithResponse call
+func ParsePutApprovalRuleResp(rsp *http.Response) (*PutApprovalRuleResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PutApprovalRuleResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ApprovalRules
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListApprovalsResp parses an HTTP response from a ListApprovalsWithResponse call
+func ParseListApprovalsResp(rsp *http.Response) (*ListApprovalsResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListApprovalsResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ApprovalList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetApprovalResp parses an HTTP response from a GetApprovalWithResponse call
+func ParseGetApprovalResp(rsp *http.Response) (*GetApprovalResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetApprovalResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Approval
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseApproveRequestResp parses an HTTP response from a ApproveRequestWithResponse call
+func ParseApproveRequestResp(rsp *http.Response) (*ApproveRequestResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ApproveRequestResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Approval
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers ApproveRequestResp200Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseRejectRequestResp parses an HTTP response from a RejectRequestWithResponse call
+func ParseRejectRequestResp(rsp *http.Response) (*RejectRequestResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RejectRequestResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Approval
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers RejectRequestResp200Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseCreateCouponResp parses an HTTP response from a CreateCouponWithResponse call
+func ParseCreateCouponResp(rsp *http.Response) (*CreateCouponResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CreateCouponResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest Coupon
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 201:
+		var headers CreateCouponResp201Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers201 = &headers
 	}
 
 	return response, nil
@@ -10627,6 +19755,553 @@ func ParseCreateOrganizationApiKeyResp(rsp *http.Response) (*CreateOrganizationA
 	return response, nil
 }
 
+// ParseGetOrganizationBillingProfileResp parses an HTTP response from a GetOrganizationBillingProfileWithResponse call
+func ParseGetOrganizationBillingProfileResp(rsp *http.Response) (*GetOrganizationBillingProfileResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetOrganizationBillingProfileResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest BillingProfile
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePutOrganizationBillingProfileResp parses an HTTP response from a PutOrganizationBillingProfileWithResponse call
+func ParsePutOrganizationBillingProfileResp(rsp *http.Response) (*PutOrganizationBillingProfileResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PutOrganizationBillingProfileResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest BillingProfile
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseCheckTaxIdResp parses an HTTP response from a CheckTaxIdWithResponse call
+func ParseCheckTaxIdResp(rsp *http.Response) (*CheckTaxIdResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CheckTaxIdResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest TaxIdCheck
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers CheckTaxIdResp200Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListOrganizationContractsResp parses an HTTP response from a ListOrganizationContractsWithResponse call
+func ParseListOrganizationContractsResp(rsp *http.Response) (*ListOrganizationContractsResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListOrganizationContractsResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ContractList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseCreateContractResp parses an HTTP response from a CreateContractWithResponse call
+func ParseCreateContractResp(rsp *http.Response) (*CreateContractResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CreateContractResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest Contract
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 201:
+		var headers CreateContractResp201Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Location = &value
+		}
+		response.Headers201 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetOrganizationContractResp parses an HTTP response from a GetOrganizationContractWithResponse call
+func ParseGetOrganizationContractResp(rsp *http.Response) (*GetOrganizationContractResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetOrganizationContractResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Contract
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseEndContractResp parses an HTTP response from a EndContractWithResponse call
+func ParseEndContractResp(rsp *http.Response) (*EndContractResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &EndContractResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Contract
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers EndContractResp200Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListOrganizationGrantsResp parses an HTTP response from a ListOrganizationGrantsWithResponse call
+func ParseListOrganizationGrantsResp(rsp *http.Response) (*ListOrganizationGrantsResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListOrganizationGrantsResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest GrantList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseCreateGrantResp parses an HTTP response from a CreateGrantWithResponse call
+func ParseCreateGrantResp(rsp *http.Response) (*CreateGrantResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CreateGrantResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest Grant
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 201:
+		var headers CreateGrantResp201Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers201 = &headers
+	}
+
+	return response, nil
+}
+
+// ParsePutMoneyModeResp parses an HTTP response from a PutMoneyModeWithResponse call
+func ParsePutMoneyModeResp(rsp *http.Response) (*PutMoneyModeResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PutMoneyModeResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Wallet
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListOrganizationPaymentsResp parses an HTTP response from a ListOrganizationPaymentsWithResponse call
+func ParseListOrganizationPaymentsResp(rsp *http.Response) (*ListOrganizationPaymentsResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListOrganizationPaymentsResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest PaymentList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseCreatePrepaymentResp parses an HTTP response from a CreatePrepaymentWithResponse call
+func ParseCreatePrepaymentResp(rsp *http.Response) (*CreatePrepaymentResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CreatePrepaymentResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest Wallet
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 201:
+		var headers CreatePrepaymentResp201Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers201 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListPriceBookAssignmentsResp parses an HTTP response from a ListPriceBookAssignmentsWithResponse call
+func ParseListPriceBookAssignmentsResp(rsp *http.Response) (*ListPriceBookAssignmentsResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListPriceBookAssignmentsResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest PriceBookAssignments
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseAssignPriceBookResp parses an HTTP response from a AssignPriceBookWithResponse call
+func ParseAssignPriceBookResp(rsp *http.Response) (*AssignPriceBookResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &AssignPriceBookResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest PriceBookAssignments
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 201:
+		var headers AssignPriceBookResp201Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers201 = &headers
+	}
+
+	return response, nil
+}
+
 // ParseListProjectsResp parses an HTTP response from a ListProjectsWithResponse call
 func ParseListProjectsResp(rsp *http.Response) (*ListProjectsResp, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -10729,6 +20404,164 @@ func ParseGetProjectResp(rsp *http.Response) (*GetProjectResp, error) {
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest Project
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListOrganizationReservationsResp parses an HTTP response from a ListOrganizationReservationsWithResponse call
+func ParseListOrganizationReservationsResp(rsp *http.Response) (*ListOrganizationReservationsResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListOrganizationReservationsResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ReservationList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseEndReservationResp parses an HTTP response from a EndReservationWithResponse call
+func ParseEndReservationResp(rsp *http.Response) (*EndReservationResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &EndReservationResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Reservation
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers EndReservationResp200Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseRecordTaxIdCheckResp parses an HTTP response from a RecordTaxIdCheckWithResponse call
+func ParseRecordTaxIdCheckResp(rsp *http.Response) (*RecordTaxIdCheckResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RecordTaxIdCheckResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest TaxIdCheck
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 201:
+		var headers RecordTaxIdCheckResp201Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers201 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetOrganizationWalletResp parses an HTTP response from a GetOrganizationWalletWithResponse call
+func ParseGetOrganizationWalletResp(rsp *http.Response) (*GetOrganizationWalletResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetOrganizationWalletResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Wallet
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -10911,6 +20744,52 @@ func ParseCreatePriceVersionResp(rsp *http.Response) (*CreatePriceVersionResp, e
 				return nil, err
 			}
 			headers.Location = &value
+		}
+		response.Headers201 = &headers
+	}
+
+	return response, nil
+}
+
+// ParsePublishSpotPriceResp parses an HTTP response from a PublishSpotPriceWithResponse call
+func ParsePublishSpotPriceResp(rsp *http.Response) (*PublishSpotPriceResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PublishSpotPriceResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest SpotPrice
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 201:
+		var headers PublishSpotPriceResp201Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
 		}
 		response.Headers201 = &headers
 	}
@@ -11138,6 +21017,345 @@ func ParseRevokeApiKeyResp(rsp *http.Response) (*RevokeApiKeyResp, error) {
 	return response, nil
 }
 
+// ParseGetBillingProfileResp parses an HTTP response from a GetBillingProfileWithResponse call
+func ParseGetBillingProfileResp(rsp *http.Response) (*GetBillingProfileResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetBillingProfileResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest BillingProfile
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePutBillingProfileResp parses an HTTP response from a PutBillingProfileWithResponse call
+func ParsePutBillingProfileResp(rsp *http.Response) (*PutBillingProfileResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PutBillingProfileResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest BillingProfile
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListBudgetsResp parses an HTTP response from a ListBudgetsWithResponse call
+func ParseListBudgetsResp(rsp *http.Response) (*ListBudgetsResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListBudgetsResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest BudgetList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseCreateBudgetResp parses an HTTP response from a CreateBudgetWithResponse call
+func ParseCreateBudgetResp(rsp *http.Response) (*CreateBudgetResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CreateBudgetResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest Budget
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 201:
+		var headers CreateBudgetResp201Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Location = &value
+		}
+		response.Headers201 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseDeleteBudgetResp parses an HTTP response from a DeleteBudgetWithResponse call
+func ParseDeleteBudgetResp(rsp *http.Response) (*DeleteBudgetResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DeleteBudgetResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		var headers DeleteBudgetResp204Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers204 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetBudgetResp parses an HTTP response from a GetBudgetWithResponse call
+func ParseGetBudgetResp(rsp *http.Response) (*GetBudgetResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetBudgetResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Budget
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseUpdateBudgetResp parses an HTTP response from a UpdateBudgetWithResponse call
+func ParseUpdateBudgetResp(rsp *http.Response) (*UpdateBudgetResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UpdateBudgetResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Budget
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers UpdateBudgetResp200Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListContractsResp parses an HTTP response from a ListContractsWithResponse call
+func ParseListContractsResp(rsp *http.Response) (*ListContractsResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListContractsResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ContractList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetContractResp parses an HTTP response from a GetContractWithResponse call
+func ParseGetContractResp(rsp *http.Response) (*GetContractResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetContractResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Contract
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParsePreviewInvoiceResp parses an HTTP response from a PreviewInvoiceWithResponse call
 func ParsePreviewInvoiceResp(rsp *http.Response) (*PreviewInvoiceResp, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -11237,6 +21455,45 @@ func ParseGetInvoiceResp(rsp *http.Response) (*GetInvoiceResp, error) {
 	return response, nil
 }
 
+// ParseGetInvoiceCsvResp parses an HTTP response from a GetInvoiceCsvWithResponse call
+func ParseGetInvoiceCsvResp(rsp *http.Response) (*GetInvoiceCsvResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetInvoiceCsvResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetInvoiceCsvResp200Headers
+		if values := rsp.Header.Values("Content-Disposition"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Disposition", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentDisposition = &value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
 // ParseGetInvoiceHtmlResp parses an HTTP response from a GetInvoiceHtmlWithResponse call
 func ParseGetInvoiceHtmlResp(rsp *http.Response) (*GetInvoiceHtmlResp, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -11251,6 +21508,321 @@ func ParseGetInvoiceHtmlResp(rsp *http.Response) (*GetInvoiceHtmlResp, error) {
 	}
 
 	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetInvoiceJsonResp parses an HTTP response from a GetInvoiceJsonWithResponse call
+func ParseGetInvoiceJsonResp(rsp *http.Response) (*GetInvoiceJsonResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetInvoiceJsonResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest map[string]interface{}
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetInvoiceJsonResp200Headers
+		if values := rsp.Header.Values("Content-Disposition"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Disposition", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentDisposition = &value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListLineSegmentsResp parses an HTTP response from a ListLineSegmentsWithResponse call
+func ParseListLineSegmentsResp(rsp *http.Response) (*ListLineSegmentsResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListLineSegmentsResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest LineSegmentList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetInvoiceOriginalResp parses an HTTP response from a GetInvoiceOriginalWithResponse call
+func ParseGetInvoiceOriginalResp(rsp *http.Response) (*GetInvoiceOriginalResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetInvoiceOriginalResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "xml") && rsp.StatusCode == 200:
+		var dest string
+		if err := xml.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.XML200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	case rsp.StatusCode == 200:
+		// Content-type (application/pdf) unsupported
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetInvoiceOriginalResp200Headers
+		if values := rsp.Header.Values("Content-Disposition"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Disposition", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentDisposition = &value
+		}
+		if values := rsp.Header.Values("Repr-Digest"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Repr-Digest", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ReprDigest = &value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListInvoicePaymentsResp parses an HTTP response from a ListInvoicePaymentsWithResponse call
+func ParseListInvoicePaymentsResp(rsp *http.Response) (*ListInvoicePaymentsResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListInvoicePaymentsResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest PaymentAttempts
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetInvoicePdfResp parses an HTTP response from a GetInvoicePdfWithResponse call
+func ParseGetInvoicePdfResp(rsp *http.Response) (*GetInvoicePdfResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetInvoicePdfResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetInvoicePdfResp200Headers
+		if values := rsp.Header.Values("Content-Disposition"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Disposition", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentDisposition = &value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetInvoiceUblResp parses an HTTP response from a GetInvoiceUblWithResponse call
+func ParseGetInvoiceUblResp(rsp *http.Response) (*GetInvoiceUblResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetInvoiceUblResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "xml") && rsp.StatusCode == 200:
+		var dest string
+		if err := xml.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.XML200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetInvoiceUblResp200Headers
+		if values := rsp.Header.Values("Content-Disposition"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Disposition", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentDisposition = &value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseSetPaymentMethodResp parses an HTTP response from a SetPaymentMethodWithResponse call
+func ParseSetPaymentMethodResp(rsp *http.Response) (*SetPaymentMethodResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &SetPaymentMethodResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListPaymentsResp parses an HTTP response from a ListPaymentsWithResponse call
+func ParseListPaymentsResp(rsp *http.Response) (*ListPaymentsResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListPaymentsResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest PaymentList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Refused
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -11458,6 +22030,336 @@ func ParseUpdateRegistryLoginResp(rsp *http.Response) (*UpdateRegistryLoginResp,
 			headers.IdempotentReplayed = &value
 		}
 		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListReservationsResp parses an HTTP response from a ListReservationsWithResponse call
+func ParseListReservationsResp(rsp *http.Response) (*ListReservationsResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListReservationsResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ReservationList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseCreateReservationResp parses an HTTP response from a CreateReservationWithResponse call
+func ParseCreateReservationResp(rsp *http.Response) (*CreateReservationResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CreateReservationResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest Reservation
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 201:
+		var headers CreateReservationResp201Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Location = &value
+		}
+		response.Headers201 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetReservationResp parses an HTTP response from a GetReservationWithResponse call
+func ParseGetReservationResp(rsp *http.Response) (*GetReservationResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetReservationResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Reservation
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetOrganizationUsageResp parses an HTTP response from a GetOrganizationUsageWithResponse call
+func ParseGetOrganizationUsageResp(rsp *http.Response) (*GetOrganizationUsageResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetOrganizationUsageResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest UsageList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetWalletResp parses an HTTP response from a GetWalletWithResponse call
+func ParseGetWalletResp(rsp *http.Response) (*GetWalletResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetWalletResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Wallet
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseRedeemCouponResp parses an HTTP response from a RedeemCouponWithResponse call
+func ParseRedeemCouponResp(rsp *http.Response) (*RedeemCouponResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RedeemCouponResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest Grant
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 201:
+		var headers RedeemCouponResp201Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers201 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetAutoTopUpResp parses an HTTP response from a GetAutoTopUpWithResponse call
+func ParseGetAutoTopUpResp(rsp *http.Response) (*GetAutoTopUpResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetAutoTopUpResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest AutoTopUp
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePutAutoTopUpResp parses an HTTP response from a PutAutoTopUpWithResponse call
+func ParsePutAutoTopUpResp(rsp *http.Response) (*PutAutoTopUpResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PutAutoTopUpResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest AutoTopUp
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListGrantsResp parses an HTTP response from a ListGrantsWithResponse call
+func ParseListGrantsResp(rsp *http.Response) (*ListGrantsResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListGrantsResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest GrantList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
 	}
 
 	return response, nil
@@ -12011,6 +22913,72 @@ func ParseGetUsageResp(rsp *http.Response) (*GetUsageResp, error) {
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest UsageList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListSpotPricesResp parses an HTTP response from a ListSpotPricesWithResponse call
+func ParseListSpotPricesResp(rsp *http.Response) (*ListSpotPricesResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListSpotPricesResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest SpotPrices
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseReceivePaymentEventResp parses an HTTP response from a ReceivePaymentEventWithResponse call
+func ParseReceivePaymentEventResp(rsp *http.Response) (*ReceivePaymentEventResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ReceivePaymentEventResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ProviderReceipt
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

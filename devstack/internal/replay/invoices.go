@@ -25,7 +25,7 @@ func (r *Result) Invoices(ctx context.Context, s *stack.Stack) ([]Bill, error) {
 	invoices := make([]Bill, 0, len(r.Buyers))
 	for i, b := range r.Buyers {
 		c := s.Client(b.Key)
-		summaries, err := client.Collect(c.Invoices(ctx))
+		summaries, err := client.Collect(c.Invoices(ctx, client.InvoiceFilter{}))
 		if err != nil {
 			return nil, fmt.Errorf("list the invoices of organization %d: %w", i+1, err)
 		}

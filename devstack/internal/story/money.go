@@ -25,7 +25,7 @@ func (t *teller) preview(ctx context.Context) (string, error) {
 
 func (t *teller) usage(ctx context.Context) (string, error) {
 	items, err := client.Collect(t.client.Usage(ctx, t.buyer.Project, client.UsageQuery{
-		Bucket: wire.BucketNone, GroupBy: []client.UsageGroup{wire.UsageGroupSku},
+		Bucket: wire.BucketNone, GroupBy: []client.UsageGroup{"sku"},
 	}))
 	if err != nil {
 		return "", err
@@ -56,7 +56,7 @@ func (t *teller) invoice(ctx context.Context) (string, error) {
 	if _, err := t.stack.CloseMonth(ctx); err != nil {
 		return "", err
 	}
-	summaries, err := client.Collect(t.client.Invoices(ctx))
+	summaries, err := client.Collect(t.client.Invoices(ctx, client.InvoiceFilter{}))
 	if err != nil {
 		return "", err
 	}
