@@ -51,10 +51,21 @@ type PriceVersion struct {
 }
 
 // CreatePriceBook makes a book whose first version may start now. It fails with
-// name.taken, offer.unknown and request.invalid.
+// name.taken, offer.unknown, request.invalid and, where price books need a second
+// operator, approval.required.
 func (a *App) CreatePriceBook(ctx context.Context, c Caller, in NewPriceBook) (out PriceBook, err error) {
+	permit, err := a.RequireApproval(ctx, c, ApprovePriceBook, struct {
+		Currency string
+		NewPriceBook
+	}{in.Currency.Code(), in}, money.Amount{})
+	if err != nil {
+		return PriceBook{}, err
+	}
 	book := billing.Book{ID: id.New[id.PriceBook](), Name: in.Name, Currency: in.Currency}
 	err = a.Store.InSystem(ctx, "create a price book", func(t *store.SystemTx) error {
+		if err := permit.Spend(ctx, t); err != nil {
+			return err
+		}
 		at, err := t.BusinessNow(ctx)
 		if err != nil {
 			return err
@@ -73,9 +84,20 @@ func (a *App) CreatePriceBook(ctx context.Context, c Caller, in NewPriceBook) (o
 
 // CreatePriceVersion announces a version of a book, seven days ahead at least, and
 // returns the book. It fails with resource.not_found, offer.unknown,
-// request.invalid and, for two versions with one start, state.conflict.
+// request.invalid, for two versions with one start state.conflict and, where price
+// books need a second operator, approval.required.
 func (a *App) CreatePriceVersion(ctx context.Context, c Caller, book id.PriceBook, in NewPrices) (out PriceBook, err error) {
+	permit, err := a.RequireApproval(ctx, c, ApprovePriceBook, struct {
+		Book id.PriceBook
+		NewPrices
+	}{book, in}, money.Amount{})
+	if err != nil {
+		return PriceBook{}, err
+	}
 	err = a.Store.InSystem(ctx, "announce a price version", func(t *store.SystemTx) error {
+		if err := permit.Spend(ctx, t); err != nil {
+			return err
+		}
 		if err := t.LockPriceBook(ctx, book); err != nil {
 			return err
 		}

@@ -218,3 +218,28 @@ func (b *billed) terms(t *testing.T, c customer, from, to time.Time) (out billin
 	}))
 	return out
 }
+
+func TestPriceBooksMayNeedASecondOperator(t *testing.T) {
+	b := newBilled(t)
+	ctx := t.Context()
+	require.NoError(t, b.SetApprovalRule(ctx, b.operator, app.ApprovalRule{Kind: app.ApprovePriceBook}))
+	key, err := b.CreateOperator(ctx, "second")
+	require.NoError(t, err)
+	other := b.caller(t, key.Secret)
+	version := app.NewPrices{Prices: []app.OfferPrice{{Offer: slice, PerHour: "0.60"}}}
+	announce := func() error {
+		_, err := b.CreatePriceVersion(ctx, b.operator, b.book.ID, version)
+		return err
+	}
+	require.Equal(t, "approval.required", fault.CodeOf(announce()))
+	_, err = b.CreatePriceBook(ctx, b.operator, app.NewPriceBook{Name: "another", Currency: usd, NewPrices: version})
+	require.Equal(t, "approval.required", fault.CodeOf(err))
+	waiting, err := b.ListApprovals(ctx, other, app.Page{Size: 10})
+	require.NoError(t, err)
+	require.Len(t, waiting.Items, 2)
+	_, err = b.Approve(ctx, other, waiting.Items[1].ID)
+	require.NoError(t, err)
+	require.NoError(t, announce(), "the very same request passes once")
+	require.Equal(t, "approval.required", fault.CodeOf(announce()))
+	require.Equal(t, 2, b.count(t, `select count(*) from price_versions`))
+}
