@@ -165,7 +165,8 @@ func (c *charges) taxes() error {
 	return nil
 }
 
-// applyPrepaid splits what the prepaid balance paid over the rows that cost something.
+// applyPrepaid splits what the prepaid balance paid over the rows that cost something;
+// of a credit note, what went back to it over the rows that give something back.
 func (c *charges) applyPrepaid() error {
 	paid := c.v.Settlement.Prepaid
 	if paid.IsZero() {
@@ -173,7 +174,7 @@ func (c *charges) applyPrepaid() error {
 	}
 	weights := make([]*big.Rat, len(c.rows))
 	for i, x := range c.rows {
-		weights[i] = new(big.Rat).SetInt64(max(x.billed, 0))
+		weights[i] = new(big.Rat).SetInt64(max(x.billed*int64(paid.Sign()), 0))
 	}
 	parts, err := money.Apportion(paid, weights)
 	if err != nil {

@@ -166,7 +166,7 @@ func (c *checker) costs() {
 	}
 	if c.row[Funding] == byPrepaid {
 		c.want(c.value(BilledCost).n.Sign() == 0, BilledCost, "0 for what a prepaid purchase covers")
-		c.want(c.value(PrepaidApplied).n.Sign() > 0, PrepaidApplied, "what the prepaid balance paid")
+		c.want(c.value(PrepaidApplied).n.Sign() > 0 || c.corrects() && c.value(PrepaidApplied).n.Sign() != 0, PrepaidApplied, "what the prepaid balance paid")
 	} else {
 		c.want(c.null(PrepaidApplied), PrepaidApplied, "null for what the invoice asks for")
 	}

@@ -47,7 +47,7 @@ type Resource struct {
 
 // TopUp is a payment into the prepaid balance.
 type TopUp struct {
-	ID     id.Payment
+	ID     id.Grant
 	At     time.Time
 	Amount money.Amount
 }

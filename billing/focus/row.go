@@ -47,6 +47,9 @@ func (x charge) parts() []part {
 		return []part{{funding: byInvoice, billed: x.billed, effective: x.effective}}
 	}
 	paid := part{funding: byPrepaid, effective: min(x.effective, x.prepaid), prepaid: x.prepaid, of: x.prepaid, whole: x.billed}
+	if x.prepaid < 0 {
+		paid.effective = max(x.effective, x.prepaid)
+	}
 	if x.prepaid == x.billed {
 		paid.effective, paid.whole = x.effective, 0
 		return []part{paid}
@@ -86,6 +89,9 @@ func (e Export) row(c charges, x charge, p part, groups map[group]*related) Row 
 	if p.prepaid != 0 {
 		r[PrepaidApplied] = minor(p.prepaid, v.Currency).String()
 	}
+	if v.Kind == billing.CreditNote {
+		r[ChargeClass] = correction
+	}
 	if x.tax != nil {
 		taxRow(&r, x, p, groups[group{x.tax.Category, x.tax.RatePPM}])
 		return r
@@ -99,7 +105,7 @@ func (e Export) row(c charges, x charge, p part, groups map[group]*related) Row 
 	default:
 		flatRow(&r, x, p, v.Currency)
 	}
-	if v.Kind == billing.CreditNote || x.line.Key.Component == billing.Adjustment {
+	if x.line.Key.Component == billing.Adjustment {
 		r[ChargeClass] = correction
 	}
 	relate(groups, x, r)

@@ -64,6 +64,13 @@ func (a *App) StoreOriginal(ctx context.Context, org id.Org, inv id.Invoice) (bi
 		if v.State != billing.Open {
 			return store.NotFound()
 		}
+		if v.Kind != billing.CreditNote { // what went back to the balance later is on the credit note
+			prepaid, err := t.PrepaidAtIssue(ctx, org, v.Currency, []id.Invoice{inv})
+			if err != nil {
+				return err
+			}
+			v.Settlement.Prepaid = prepaid[inv]
+		}
 		buyer, _, err := t.BillingProfile(ctx, org)
 		if err != nil {
 			return err

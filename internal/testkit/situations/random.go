@@ -39,6 +39,10 @@ func Random(t *rapid.T, currencies ...string) billing.Invoice {
 		prepaid := rapid.OneOf(rapid.Just(int64(0)), rapid.Just(v.Total.Minor()), rapid.Int64Range(0, v.Total.Minor())).Draw(t, "prepaid")
 		return paid(t, v, billing.Settlement{Prepaid: money.NewAmount(prepaid, v.Currency)})
 	}
+	if v.Total.Sign() < 0 {
+		back := rapid.OneOf(rapid.Just(int64(0)), rapid.Just(v.Total.Minor()), rapid.Int64Range(v.Total.Minor(), 0)).Draw(t, "back")
+		return paid(t, v, billing.Settlement{Prepaid: money.NewAmount(back, v.Currency)})
+	}
 	return v
 }
 

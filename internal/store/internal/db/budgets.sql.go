@@ -250,29 +250,29 @@ func (q *Queries) ListBudgets(ctx context.Context, db DBTX, orgID uuid.UUID) ([]
 }
 
 const revenueLines = `-- name: RevenueLines :many
-select i.currency, i.org_id, o.name as org_name, coalesce(s.code, l.sku_code)::text as sku_code, coalesce(s.gpu_model, '')::text as gpu_model,
-  coalesce(s.mode, '')::text as mode, l.meter, sum(l.amount_minor)::bigint as amount_minor, sum(l.quantity)::text as quantity
+select i.currency, i.org_id, o.name as org_name, l.component, l.sku_code, coalesce(s.gpu_model, '')::text as gpu_model,
+  coalesce(s.mode, '')::text as mode, l.meter, sum(l.amount_minor)::bigint as amount_minor
 from invoice_lines l
 join invoices i on i.org_id = l.org_id and i.id = l.invoice_id
 join organizations o on o.id = i.org_id
 left join skus s on s.id = l.sku_id
 where i.period = $1 and i.status = 'open' and i.kind in ('usage', 'credit_note')
-group by 1, 2, 3, 4, 5, 6, 7 order by 1, 3, 4, 7
+group by 1, 2, 3, 4, 5, 6, 7, 8 order by 1, 3, 4, 5, 8
 `
 
 type RevenueLinesRow struct {
 	Currency    string
 	OrgID       uuid.UUID
 	OrgName     string
+	Component   string
 	SkuCode     string
 	GpuModel    string
 	Mode        string
 	Meter       string
 	AmountMinor int64
-	Quantity    string
 }
 
-// Net of live documents of a month, by what was sold.
+// Net of the documents of a month, by what was sold; a credit note takes off what its document had.
 func (q *Queries) RevenueLines(ctx context.Context, db DBTX, period string) ([]RevenueLinesRow, error) {
 	rows, err := db.Query(ctx, revenueLines, period)
 	if err != nil {
@@ -286,12 +286,48 @@ func (q *Queries) RevenueLines(ctx context.Context, db DBTX, period string) ([]R
 			&i.Currency,
 			&i.OrgID,
 			&i.OrgName,
+			&i.Component,
 			&i.SkuCode,
 			&i.GpuModel,
 			&i.Mode,
 			&i.Meter,
 			&i.AmountMinor,
-			&i.Quantity,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const sKUModels = `-- name: SKUModels :many
+select id, code, gpu_model, mode from skus where id = any($1::uuid[])
+`
+
+type SKUModelsRow struct {
+	ID       uuid.UUID
+	Code     string
+	GpuModel string
+	Mode     string
+}
+
+func (q *Queries) SKUModels(ctx context.Context, db DBTX, skuIds []uuid.UUID) ([]SKUModelsRow, error) {
+	rows, err := db.Query(ctx, sKUModels, skuIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SKUModelsRow
+	for rows.Next() {
+		var i SKUModelsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Code,
+			&i.GpuModel,
+			&i.Mode,
 		); err != nil {
 			return nil, err
 		}
@@ -324,6 +360,39 @@ func (q *Queries) SaveSpent(ctx context.Context, db DBTX, arg SaveSpentParams) e
 		arg.BudgetID,
 	)
 	return err
+}
+
+const unbilledOrganizations = `-- name: UnbilledOrganizations :many
+select distinct u.org_id, o.name from usage_segments u join organizations o on o.id = u.org_id
+where u.billing_period = $1 and not exists (select 1 from invoices i where i.org_id = u.org_id and i.period = $1
+  and i.close_no = 0 and i.kind = 'usage' and i.live and i.status <> 'draft')
+order by u.org_id
+`
+
+type UnbilledOrganizationsRow struct {
+	OrgID uuid.UUID
+	Name  string
+}
+
+// Who used something in a month and has no document of it.
+func (q *Queries) UnbilledOrganizations(ctx context.Context, db DBTX, period string) ([]UnbilledOrganizationsRow, error) {
+	rows, err := db.Query(ctx, unbilledOrganizations, period)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []UnbilledOrganizationsRow
+	for rows.Next() {
+		var i UnbilledOrganizationsRow
+		if err := rows.Scan(&i.OrgID, &i.Name); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const updateBudget = `-- name: UpdateBudget :execrows

@@ -11,6 +11,46 @@ import (
 	"github.com/google/uuid"
 )
 
+const prepaidAtIssue = `-- name: PrepaidAtIssue :many
+select j.reference_id as document_id, sum(p.amount_minor)::bigint as amount_minor
+from ledger_journals j join ledger_postings p on p.org_id = j.org_id and p.journal_id = j.id
+where j.org_id = $1 and j.reference_id = any($2::uuid[]) and j.kind = any($3::text[])
+  and p.account in ('prepaid', 'prepaid_used') and p.document_id is not null
+group by 1
+`
+
+type PrepaidAtIssueParams struct {
+	OrgID     uuid.UUID
+	Documents []uuid.UUID
+	Kinds     []string
+}
+
+type PrepaidAtIssueRow struct {
+	DocumentID  uuid.UUID
+	AmountMinor int64
+}
+
+// What the prepaid balance paid on documents when they were issued: later returns are on other documents.
+func (q *Queries) PrepaidAtIssue(ctx context.Context, db DBTX, arg PrepaidAtIssueParams) ([]PrepaidAtIssueRow, error) {
+	rows, err := db.Query(ctx, prepaidAtIssue, arg.OrgID, arg.Documents, arg.Kinds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PrepaidAtIssueRow
+	for rows.Next() {
+		var i PrepaidAtIssueRow
+		if err := rows.Scan(&i.DocumentID, &i.AmountMinor); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const resourcesUsed = `-- name: ResourcesUsed :many
 
 select distinct on (subject_kind, subject_id) subject_kind, subject_id, region, labels
