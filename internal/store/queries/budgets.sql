@@ -36,12 +36,22 @@ select distinct on (gpu_model, currency) gpu_model, currency, effective_from, pe
 from gpu_costs where effective_from <= @at::timestamptz order by gpu_model, currency, effective_from desc;
 
 -- name: RevenueLines :many
--- Net of live documents of a month, by what was sold.
-select i.currency, i.org_id, o.name as org_name, coalesce(s.code, l.sku_code)::text as sku_code, coalesce(s.gpu_model, '')::text as gpu_model,
-  coalesce(s.mode, '')::text as mode, l.meter, sum(l.amount_minor)::bigint as amount_minor, sum(l.quantity)::text as quantity
+-- Net of the documents of a month, by what was sold; a credit note takes off what its document had.
+select i.currency, i.org_id, o.name as org_name, l.component, l.sku_code, coalesce(s.gpu_model, '')::text as gpu_model,
+  coalesce(s.mode, '')::text as mode, l.meter, sum(l.amount_minor)::bigint as amount_minor
 from invoice_lines l
 join invoices i on i.org_id = l.org_id and i.id = l.invoice_id
 join organizations o on o.id = i.org_id
 left join skus s on s.id = l.sku_id
 where i.period = @period and i.status = 'open' and i.kind in ('usage', 'credit_note')
-group by 1, 2, 3, 4, 5, 6, 7 order by 1, 3, 4, 7;
+group by 1, 2, 3, 4, 5, 6, 7, 8 order by 1, 3, 4, 5, 8;
+
+-- name: SKUModels :many
+select id, code, gpu_model, mode from skus where id = any(@sku_ids::uuid[]);
+
+-- name: UnbilledOrganizations :many
+-- Who used something in a month and has no document of it.
+select distinct u.org_id, o.name from usage_segments u join organizations o on o.id = u.org_id
+where u.billing_period = @period and not exists (select 1 from invoices i where i.org_id = u.org_id and i.period = @period
+  and i.close_no = 0 and i.kind = 'usage' and i.live and i.status <> 'draft')
+order by u.org_id;
