@@ -307,3 +307,21 @@ func TestAPreviewHasNoIDAndNoDate(t *testing.T) {
 	require.NoError(t, err)
 	require.NotContains(t, string(out), `"number"`)
 }
+
+func TestOriginalsComeInTwoFormats(t *testing.T) {
+	o, err := render.NewOriginals("")
+	require.NoError(t, err)
+	v := situations.Named(t, "plain-usage")
+	for format, want := range map[string][2]string{billing.FormatPDF: {"application/pdf", "%PDF-"}, billing.FormatUBL: {"application/xml", "<?xml"}} {
+		media, body, err := o.Original(v, format)
+		require.NoError(t, err)
+		require.Equal(t, want[0], media)
+		require.True(t, strings.HasPrefix(string(body), want[1]))
+	}
+	_, _, err = o.Original(v, "docx")
+	require.Error(t, err)
+	_, _, err = o.Original(situations.Named(t, "dinar"), billing.FormatUBL)
+	require.Equal(t, fault.Unprocessable, fault.KindOf(err))
+	_, err = render.NewOriginals("testdata/none.ttf")
+	require.Equal(t, fault.Invalid, fault.KindOf(err))
+}
