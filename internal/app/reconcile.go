@@ -206,18 +206,25 @@ func (r *Reconciliation) add(x store.ReconciledInstance, opened int) {
 }
 
 // sourcesOf orders what is known of a day. Proven time after an accepted stop is the time
-// that stopping took; what was disputed, free or taken back for a fault has its cause.
+// that stopping took; what was disputed, free or taken back for a fault has its cause; a
+// hole in one run is between two of its processes.
 func sourcesOf(d store.InstanceDay, window metering.Interval) metering.Sources {
 	s := metering.Sources{Billed: d.Billed, Proven: d.Proven}
-	var stopping []metering.Interval
+	var stopping, restarted []metering.Interval
 	for _, r := range d.Runs {
 		s.Expected = append(s.Expected, r.Expected)
 		stopping = append(stopping, metering.Interval{From: r.StoppedAt, To: window.To}.Intersect(window))
+	}
+	for n := 1; n < len(d.Billed); n++ {
+		if before, next := d.Billed[n-1], d.Billed[n]; d.RunOf[n] == d.RunOf[n-1] && before.To.Before(next.From) {
+			restarted = append(restarted, metering.Interval{From: before.To, To: next.From})
+		}
 	}
 	s.Reasons = append(s.Reasons, metering.Reason{Name: "retained", At: d.Retained}, metering.Reason{Name: "stopping", At: stopping})
 	for _, cause := range []string{store.CauseDiscrepancy, "free", string(metering.OurFault), string(metering.Silence)} {
 		s.Reasons = append(s.Reasons, metering.Reason{Name: cause, At: d.Excluded[cause]})
 	}
+	s.Reasons = append(s.Reasons, metering.Reason{Name: "restarted", At: restarted})
 	return s
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,7 +36,7 @@ func (t *SystemTx) CheckInvariants(ctx context.Context, tolerance time.Duration)
 		return nil, mapError(err)
 	}
 	var out []Offence
-	for _, c := range doctorChecks {
+	for _, c := range slices.Concat(doctorChecks, usageChecks, walletChecks) {
 		o := Offence{Invariant: c.invariant, Check: c.name}
 		err := t.raw.QueryRow(ctx, `with s as (
 				select make_interval(secs => $1::double precision) as machine,

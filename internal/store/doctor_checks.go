@@ -96,46 +96,6 @@ var doctorChecks = []doctorCheck{
 		select format('inst_%s', i.id) from instances i where i.status = 'failed' and not i.ever_ran
 			and exists (select 1 from usage_segments u where u.subject_id = i.id)`},
 
-	// I4: segments never overlap; no more is billed than proven.
-	{"I4", "overlapping segments", `
-		select format('seg_%s and seg_%s of inst_%s', a.id, b.id, a.subject_id)
-		from usage_segments a join usage_segments b on b.org_id = a.org_id and b.subject_id = a.subject_id
-			and b.meter = a.meter and b.id > a.id and a.during && b.during`},
-	{"I4", "open segments of what is not meant to run", `
-		select format('seg_%s of inst_%s', u.id, i.id)
-		from usage_segments u join instances i on i.org_id = u.org_id and i.id = u.subject_id
-		where upper_inf(u.during) and (i.desired <> 'running' or u.run <> i.run)`},
-	{"I4", "billed while the platform interrupted it", `
-		select format('intr_%s of inst_%s', x.id, x.instance_id)
-		from s cross join interruptions x cross join lateral (
-			select x.from_at + s.biz as lo, coalesce(x.to_at, biz_now()) - s.biz as hi) w
-		where w.lo < w.hi and exists (select 1 from usage_segments u where u.org_id = x.org_id and u.subject_id = x.instance_id
-			and u.during && tstzrange(w.lo, w.hi))`},
-	{"I4", "open interruptions of what is not interrupted", `
-		select format('intr_%s of inst_%s (%s)', x.id, i.id, i.status)
-		from interruptions x join instances i on i.org_id = x.org_id and i.id = x.instance_id
-		where x.to_at is null and (i.status = 'running' or i.desired <> 'running')`},
-	{"I4", "billed beyond the proof", `
-		select format('inst_%s run %s: %s too long', x.subject_id, x.run, x.excess)
-		from s cross join (
-			select b.subject_id, b.run, (select coalesce(sum(upper(r) - lower(r)), interval '0')
-				from unnest(b.billed - coalesce(p.proven, '{}'::tstzmultirange)) r) as excess
-			from (select subject_id, run, range_agg(tstzrange(lower(during),
-						case when upper_inf(during) then greatest(biz_now(), lower(during)) else upper(during) end)) as billed
-					from usage_segments where subject_kind = 'instance' group by subject_id, run) b
-			left join (select p.instance_id, p.run, range_agg(tstzrange(p.started_at,
-						greatest(p.last_proof_at, case when p.ended_at is null then l.last_proof_biz end))) as proven
-					from run_proofs p left join host_liveness l on l.host_id = p.host_id
-					group by p.instance_id, p.run) p on p.instance_id = b.subject_id and p.run = b.run) x
-		where x.excess > s.biz`},
-	{"I4", "proven but never billed", `
-		select format('inst_%s run %s from %s', p.instance_id, p.run, p.started_at)
-		from s cross join run_proofs p join assignments a on a.org_id = p.org_id and a.id = p.assignment_id
-		where p.last_proof_at - p.started_at > s.biz
-			and (a.releasing_at is null or biz_at(a.releasing_at) > p.started_at + s.biz)
-			and not exists (select 1 from usage_segments u where u.org_id = p.org_id and u.subject_id = p.instance_id
-				and u.run = p.run and lower(u.during) <= p.started_at + s.biz)`},
-
 	// I5: journals sum to zero; documents add up.
 	{"I5", "journals that do not sum to zero", `
 		select format('journal %s: %s %s', j.id, coalesce(sum(p.amount_minor), 0), j.currency)
@@ -150,17 +110,6 @@ var doctorChecks = []doctorCheck{
 		select format('inv_%s line %s', l.invoice_id, l.line_no) from invoice_lines l
 		where l.amount_minor <> (select coalesce(sum(amount_minor), 0) from line_subjects x where x.invoice_id = l.invoice_id and x.line_no = l.line_no)
 			or l.quantity <> (select coalesce(sum(quantity), 0) from line_subjects x where x.invoice_id = l.invoice_id and x.line_no = l.line_no)`},
-	{"I5", "invoiced usage that differs from the segments", `
-		select format('invoice %s subject inst_%s: invoiced %s, used %s', coalesce(d.number, 'inv_' || d.id), d.subject_id, d.quantity, u.quantity)
-		from (select i.id, i.number, i.org_id, i.period_from, i.period_to, x.subject_id, l.meter, sum(x.quantity) as quantity
-				from invoices i join invoice_lines l on l.invoice_id = i.id
-				join line_subjects x on x.invoice_id = l.invoice_id and x.line_no = l.line_no
-				where i.status = 'open' and i.live and i.kind = 'usage' group by i.org_id, i.id, x.subject_id, l.meter) d
-		cross join lateral (
-			select coalesce(sum(units * (extract(epoch from upper(w) - lower(w)) * 1000000)::numeric(38, 0)), 0) as quantity
-			from usage_segments u cross join lateral (select u.during * tstzrange(d.period_from, d.period_to) as w) c
-			where u.org_id = d.org_id and u.subject_id = d.subject_id and u.meter = d.meter and not isempty(w)) u
-		where d.quantity <> u.quantity`},
 	{"I5", "finalized invoices without their journal", `
 		select format('invoice %s', i.number) from invoices i where i.status = 'open' and i.total_minor <> 0
 			and not exists (select 1 from ledger_journals j where j.reference_id = i.id)`},
