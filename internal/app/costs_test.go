@@ -84,3 +84,27 @@ func TestReservedUsageCostsNothingBesideTheReservation(t *testing.T) {
 	}
 	require.Equal(t, "3.00", got["reservation rsv_"], "10 hours at 0.30, used or not")
 }
+
+// What runs on over a month keeps its place: the reservation covers the oldest start.
+func TestAReservationCoversTheOldestStartOverMonths(t *testing.T) {
+	b, c := newReserving(t)
+	december := november.AddDate(0, 1, 0)
+	_, err := b.CreateReservation(t.Context(), c.Caller, c.Org, app.NewReservation{Project: c.project, Name: "base", Offer: slice, Units: 1, To: december.AddDate(0, 0, 1)})
+	require.NoError(t, err)
+	b.setClock(t, december.AddDate(0, 0, -2))
+	younger, older := b.instance(t, c, "younger"), b.instance(t, c, "older") // the younger has the lower id
+	require.True(t, b.start(t, c, older, 1, december.Add(-2*time.Hour)))
+	require.True(t, b.start(t, c, younger, 1, december.Add(-time.Hour)))
+	b.setClock(t, december.Add(4*time.Hour))
+	require.True(t, b.stop(t, c, older, metering.StopRelease, metering.Facts{At: december.Add(3 * time.Hour)}))
+	require.True(t, b.stop(t, c, younger, metering.StopRelease, metering.Facts{At: december.Add(3 * time.Hour)}))
+	require.Equal(t, "0.00", b.cost(t, c, "older"))
+	require.Equal(t, "1.96", b.cost(t, c, "younger"), "four hours at 0.49, also after the month's end")
+	list, err := b.Usage(t.Context(), c.Caller, c.project, app.UsageQuery{From: december, To: december.Add(4 * time.Hour), GroupBy: []string{"instance", "meter"}}, app.Page{Size: 50})
+	require.NoError(t, err)
+	for _, i := range list.Items {
+		if i.Group["instance"] == older.String() {
+			require.Equal(t, "0.00", i.Exact.Decimal())
+		}
+	}
+}

@@ -101,7 +101,7 @@ func (t *tx) UsageOf(ctx context.Context, org id.Org, f UsageFilter) (Usage, err
 		}
 		out.Segments = append(out.Segments, pieces(u, gone[seriesKey{r.SubjectID, r.Meter}], f.Window)...)
 	}
-	return out, nil
+	return out, t.fillStarted(ctx, org, out.Segments, f.asOf())
 }
 
 // SegmentKey names a segment, whatever was cut out of it.

@@ -87,3 +87,11 @@ where u.org_id = @org_id and u.meter = 'gpu' and u.start_id in (
 group by u.start_id
 having not bool_or(upper_inf(u.during)) and max(upper(u.during)) > @from_at::timestamptz and max(upper(u.during)) <= @to_at::timestamptz
 order by u.start_id;
+
+-- name: BeganEarlier :many
+-- When starts of some subjects began, over all months, as of a close.
+select u.start_id, min(lower(u.during))::timestamptz as began_at
+from usage_segments u
+where u.org_id = @org_id and u.meter = 'gpu' and u.subject_id = any(@subject_ids::uuid[]) and u.start_id = any(@start_ids::uuid[])
+  and u.close_no <= @as_of::integer
+group by u.start_id;

@@ -42,6 +42,52 @@ func (q *Queries) AgreedKinds(ctx context.Context, db DBTX, arg AgreedKindsParam
 	return i, err
 }
 
+const beganEarlier = `-- name: BeganEarlier :many
+select u.start_id, min(lower(u.during))::timestamptz as began_at
+from usage_segments u
+where u.org_id = $1 and u.meter = 'gpu' and u.subject_id = any($2::uuid[]) and u.start_id = any($3::uuid[])
+  and u.close_no <= $4::integer
+group by u.start_id
+`
+
+type BeganEarlierParams struct {
+	OrgID      uuid.UUID
+	SubjectIds []uuid.UUID
+	StartIds   []uuid.UUID
+	AsOf       int32
+}
+
+type BeganEarlierRow struct {
+	StartID uuid.UUID
+	BeganAt time.Time
+}
+
+// When starts of some subjects began, over all months, as of a close.
+func (q *Queries) BeganEarlier(ctx context.Context, db DBTX, arg BeganEarlierParams) ([]BeganEarlierRow, error) {
+	rows, err := db.Query(ctx, beganEarlier,
+		arg.OrgID,
+		arg.SubjectIds,
+		arg.StartIds,
+		arg.AsOf,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []BeganEarlierRow
+	for rows.Next() {
+		var i BeganEarlierRow
+		if err := rows.Scan(&i.StartID, &i.BeganAt); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const cancelContract = `-- name: CancelContract :exec
 update contracts set cancelled_at = $1::timestamptz, ended_by = $2, revision = revision + 1
 where org_id = $3 and id = $4
