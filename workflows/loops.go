@@ -36,10 +36,20 @@ func (w *Worker) loops(ctx context.Context) error {
 		{"collection", 10 * time.Second, w.App.CollectPayments},
 		{"provider events", 5 * time.Second, w.App.ProcessProviderEvents},
 		{"dunning", time.Minute, w.App.RunDunning},
+		{"originals", 5 * time.Second, w.storeOriginals},
 	} {
 		jobs = append(jobs, func(ctx context.Context) error { return w.loop(ctx, l.name, l.every, l.do) })
 	}
 	return group.Run(ctx, jobs...)
+}
+
+// storeOriginals stores originals until no document lacks one.
+func (w *Worker) storeOriginals(ctx context.Context) error {
+	for {
+		if n, err := w.App.StoreOriginals(ctx); n == 0 || err != nil {
+			return err
+		}
+	}
 }
 
 func (w *Worker) loop(ctx context.Context, name string, every time.Duration, do func(context.Context) error) error {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tranche-cloud/tranche/api"
+	"github.com/tranche-cloud/tranche/billing/render"
 	"github.com/tranche-cloud/tranche/gateway"
 	"github.com/tranche-cloud/tranche/internal/agentlink/ca"
 	"github.com/tranche-cloud/tranche/internal/app"
@@ -60,7 +61,11 @@ func run(ctx context.Context, s *settings, name string, roles []role) error {
 		return err
 	}
 	defer st.Close()
-	p.deps = app.Deps{Store: st, Clock: clock.Real(), Log: p.log, Dev: s.dev}
+	originals, err := render.NewOriginals(s.hanFont)
+	if err != nil {
+		return &exitError{exitUsage, fmt.Errorf("--han-font: %w", err)}
+	}
+	p.deps = app.Deps{Store: st, Clock: clock.Real(), Log: p.log, Dev: s.dev, Originals: originals}
 	var starts []func(context.Context) error
 	for _, r := range roles {
 		start, err := r(p)

@@ -29,6 +29,7 @@ type settings struct {
 	keyDir           string
 	issuer           string
 	audience         string
+	hanFont          string
 	dev              bool
 	logLevel         slog.Level
 }
@@ -54,6 +55,7 @@ func (s *settings) bindRoles(cmd *cobra.Command) {
 	f.StringVar(&s.namespace, "temporal-namespace", "tranche", "Temporal namespace, made if missing")
 	f.StringVar(&s.issuer, "issuer", "", "URL of this installation in access tokens (none: http://LISTEN)")
 	f.StringVar(&s.audience, "audience", "tranche", "audience of access tokens")
+	f.StringVar(&s.hanFont, "han-font", "", "TrueType file with Chinese characters for invoices as PDF (none: they print as replacement signs)")
 	f.BoolVar(&s.dev, "dev", false, "development installation: test keys, wide limits, steerable business clock")
 }
 
