@@ -8,6 +8,7 @@ create table payment_customers (
   provider text not null,
   customer_ref text not null default '', -- '' until the provider knows the organization
   method_ref text not null default '',   -- '' nothing is charged by itself
+  method_at timestamptz not null default biz_now(), -- business time of the choice
   revision bigint not null default 1,
   updated_at timestamptz not null default clock_timestamp(),
   primary key (org_id)

@@ -82,13 +82,19 @@ func (a *App) moveAttempt(ctx context.Context, t *store.SystemTx, x *store.Attem
 	case before == next:
 	case next == payment.NeedsAction:
 		event = "invoice.payment_action_required"
+	case next == payment.Cancelled && c.Reason == notOwed:
+		now, err := t.BusinessNow(ctx)
+		if err != nil {
+			return err
+		}
+		again = &now // should something be owed after all
 	case next == payment.Declined, next == payment.Cancelled:
 		event = "invoice.payment_failed"
 		now, err := t.BusinessNow(ctx)
 		if err != nil {
 			return err
 		}
-		if at, ok := payment.RetryAt(x.No, x.Reason, now); ok && next == payment.Declined && x.Purpose == store.ForInvoice {
+		if at, ok := payment.RetryAt(x.No, x.Reason, now); ok && x.Purpose == store.ForInvoice {
 			again = &at
 		}
 	}

@@ -87,6 +87,7 @@ func (a *App) workEvent(ctx context.Context, e store.ProviderEvent) error {
 	case e.Object == payment.OfNothing:
 		state = "ignored"
 	case fault.KindOf(err) == fault.NotFound, fault.CodeOf(err) == "payment.currency", fault.CodeOf(err) == "payment.amount":
+		a.Log.Warn("an event of a provider is about nothing of ours", "provider", e.Provider, "event", e.ID, "error", err)
 		state, problem, err = "ignored", fault.From(err).Detail, nil
 	case err != nil:
 		state, problem, wait = "received", fault.From(err).Detail, pauseAfter(err, e.Attempts)

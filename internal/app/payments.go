@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tranche-cloud/tranche/billing/payment"
+	"github.com/tranche-cloud/tranche/internal/auth"
 	"github.com/tranche-cloud/tranche/internal/fault"
 	"github.com/tranche-cloud/tranche/internal/id"
 	"github.com/tranche-cloud/tranche/internal/store"
@@ -70,6 +71,9 @@ func (a *App) SetPaymentMethod(ctx context.Context, c Caller, org id.Org, method
 	if method == "" || len(method) > 255 {
 		return fault.New(fault.Invalid, "request.invalid", "A payment method has a reference.").
 			With(fault.Field{Pointer: "/method", Code: "required", Detail: "the provider's reference, 1 to 255 characters"})
+	}
+	if c.Kind != auth.Operator && c.Org != org {
+		return store.NotFound()
 	}
 	p := a.Payments[0]
 	ctx = store.Apart(ctx)
@@ -209,11 +213,21 @@ func (a *App) driveAttempt(ctx context.Context, x store.Attempt) error {
 	})
 }
 
-// askCharge sends the order, or asks what became of it.
+// notOwed is the reason of an attempt that was given up because the invoice was paid
+// or credited before it was charged.
+const notOwed = "not_owed"
+
+// askCharge sends the order, or asks what became of it. What is not owed any more is
+// not charged: an order that was never carried out is given up, and so is one that
+// waits for the customer.
 func (a *App) askCharge(ctx context.Context, p PaymentProvider, x store.Attempt) (payment.Charged, error) {
+	who, wanted, late, err := a.charging(ctx, x)
+	if err != nil {
+		return payment.Charged{}, err
+	}
 	if x.Ref != "" {
 		c, err := p.Payment(ctx, x.Ref)
-		if err == nil && c.State == payment.SaysNeedsAction && a.abandoned(ctx, x) {
+		if err == nil && c.State == payment.SaysNeedsAction && (late || !wanted) {
 			return p.CancelCharge(ctx, x.Ref)
 		}
 		return c, err
@@ -227,13 +241,8 @@ func (a *App) askCharge(ctx context.Context, p PaymentProvider, x store.Attempt)
 			return c, err
 		}
 	}
-	var who store.PaymentCustomer
-	err = a.Store.InSystem(ctx, "read a payment method", func(t *store.SystemTx) error {
-		who, err = t.PaymentCustomer(ctx, x.Org)
-		return err
-	})
-	if err != nil {
-		return payment.Charged{}, err
+	if !wanted {
+		return payment.Charged{Org: x.Org, Attempt: x.ID, State: payment.SaysCancelled, Reason: notOwed}, nil
 	}
 	return p.Charge(ctx, payment.Charge{
 		Key: x.IntentKey, Org: x.Org, Attempt: x.ID, Customer: customer, Method: who.Method, Amount: x.Amount,
@@ -241,14 +250,26 @@ func (a *App) askCharge(ctx context.Context, p PaymentProvider, x store.Attempt)
 	})
 }
 
-// abandoned reports whether the customer took too long to confirm.
-func (a *App) abandoned(ctx context.Context, x store.Attempt) bool {
-	var now time.Time
-	err := a.Store.InSystem(ctx, "read the business clock", func(t *store.SystemTx) (err error) {
-		now, err = t.BusinessNow(ctx)
+// charging reads whom to charge, whether the attempt's amount is still owed, and
+// whether the customer has had long enough to confirm.
+func (a *App) charging(ctx context.Context, x store.Attempt) (who store.PaymentCustomer, wanted, late bool, err error) {
+	err = a.Store.InSystem(ctx, "read whom to charge", func(t *store.SystemTx) error {
+		now, err := t.BusinessNow(ctx)
+		if err != nil {
+			return err
+		}
+		late, wanted = now.After(x.CreatedAt.Add(payment.ActionWait)), true
+		if x.Purpose == store.ForInvoice {
+			owed, err := t.Owed(ctx, x.Org, id.Invoice(x.Subject))
+			if err != nil {
+				return err
+			}
+			wanted = owed.Due.Minor() >= x.Amount.Minor()
+		}
+		who, err = t.PaymentCustomer(ctx, x.Org)
 		return err
 	})
-	return err == nil && now.After(x.CreatedAt.Add(payment.ActionWait))
+	return who, wanted, late, err
 }
 
 // pauseAfter doubles from two seconds, or is what the provider asked for.

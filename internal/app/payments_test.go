@@ -290,6 +290,41 @@ func TestDeclinesAreRetriedAndEnd(t *testing.T) {
 	require.Len(t, w.attempts(t, poor), 4, "four attempts in all")
 }
 
+func TestWhatIsPaidOtherwiseIsNotCharged(t *testing.T) {
+	w := newPaying(t)
+	w.card(t, stripefake.CardOK)
+	inv := w.invoice(t, 10_00)
+	w.fake.Script(stripefake.OpCharge, stripefake.Fault{Status: http.StatusTooManyRequests})
+	w.collect(t)
+	w.transfers(t, "1,2026-12-02,10.00,USD,"+w.number()+",Acme")
+	w.soon(t)
+	w.collect(t)
+	require.Equal(t, payment.Cancelled, w.attempts(t, inv)[0].State)
+	w.card(t, stripefake.CardNeeds3DS)
+	waits := w.invoice(t, 20_00)
+	w.collect(t)
+	w.transfers(t, "2,2026-12-02,20.00,USD,"+w.number()+",Acme")
+	w.soon(t)
+	w.collect(t)
+	require.Equal(t, payment.Cancelled, w.attempts(t, waits)[0].State)
+	refs, _ := w.fake.Charged()
+	require.Empty(t, refs)
+}
+
+func TestANewCardIsTriedAtOnce(t *testing.T) {
+	w := newPaying(t)
+	w.card(t, stripefake.CardStolen)
+	inv := w.invoice(t, 10_00)
+	w.collect(t)
+	w.clock(t, december.Add(time.Hour))
+	w.collect(t)
+	require.Len(t, w.attempts(t, inv), 1)
+	w.card(t, stripefake.CardOK)
+	w.collect(t)
+	require.Zero(t, w.owed(t, inv))
+	require.Equal(t, fault.NotFound, fault.KindOf(w.SetPaymentMethod(t.Context(), w.tenant(t, "other", quota.Limits{}).Caller, w.acme.Org, "pm_x")))
+}
+
 func TestTheCustomerConfirms(t *testing.T) {
 	w := newPaying(t)
 	w.card(t, stripefake.CardNeeds3DS)

@@ -144,11 +144,23 @@ func (a *App) orderRefund(ctx context.Context, t *store.SystemTx, c Caller, org 
 		return err
 	}
 	if p.Provider == bankProvider {
-		if err := moveRefund(ctx, t, r, payment.Refunded{State: payment.RefundSucceeded, Amount: amount}, now); err != nil {
+		if err := refundByHand(ctx, t, r, now); err != nil {
 			return err
 		}
 	}
 	return t.Audit(ctx, c.audit(org, "payment.refund", pay.String()))
+}
+
+// refundByHand books a transfer back as made: the bank has less.
+func refundByHand(ctx context.Context, t *store.SystemTx, r store.RefundRow, now time.Time) error {
+	if err := moveRefund(ctx, t, r, payment.Refunded{State: payment.RefundSucceeded, Amount: r.Amount}, now); err != nil {
+		return err
+	}
+	back, err := r.Amount.Neg()
+	if err != nil {
+		return err
+	}
+	return post1(ctx, t)(ledger.Deposited(ledger.Entry{Org: r.Org, Reference: r.ID, On: now}, back))
 }
 
 // reserve counts money of a payment as refunded; what is not unapplied is taken back

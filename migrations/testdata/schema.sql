@@ -1724,6 +1724,7 @@ CREATE TABLE public.payment_customers (
     provider text NOT NULL,
     customer_ref text DEFAULT ''::text NOT NULL,
     method_ref text DEFAULT ''::text NOT NULL,
+    method_at timestamp with time zone DEFAULT public.biz_now() NOT NULL,
     revision bigint DEFAULT 1 NOT NULL,
     updated_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );

@@ -2,7 +2,7 @@
 
 -- name: PutPaymentMethod :exec
 insert into payment_customers as c (org_id, provider, method_ref) values (@org_id, @provider, @method_ref)
-on conflict (org_id) do update set method_ref = excluded.method_ref, provider = excluded.provider,
+on conflict (org_id) do update set method_ref = excluded.method_ref, method_at = biz_now(), provider = excluded.provider,
   customer_ref = case when c.provider = excluded.provider then c.customer_ref else '' end,
   revision = c.revision + 1, updated_at = clock_timestamp();
 
@@ -20,14 +20,16 @@ where payment_customers.customer_ref = '' and payment_customers.provider = exclu
 select org_id from payment_customers where provider = @provider and customer_ref = @customer_ref;
 
 -- name: CollectableInvoices :many
--- Open, owed, of an organization with a stored method, not in dispute, with no attempt that lives or waits.
+-- Open, owed, of an organization with a stored method, not in dispute, with no attempt that lives or waits;
+-- a method that was chosen after a decline is tried at once.
 select i.org_id, i.id, c.provider, coalesce(a.attempt_no, 0)::integer as attempts
 from invoices i
 join payment_customers c on c.org_id = i.org_id and c.method_ref <> ''
-left join lateral (select attempt_no, state, again_at from payment_attempts a
+left join lateral (select attempt_no, state, again_at, ended_at from payment_attempts a
   where a.org_id = i.org_id and a.subject_id = i.id order by attempt_no desc limit 1) a on true
 where i.status = 'open' and i.kind <> 'credit_note' and i.live
-  and (a.attempt_no is null or a.state = 'declined' and a.again_at <= biz_now() or a.state in ('succeeded', 'cancelled'))
+  and (a.attempt_no is null or a.state = 'succeeded'
+    or a.state in ('declined', 'cancelled') and (a.again_at <= biz_now() or c.method_at > a.ended_at))
   and (select coalesce(sum(p.amount_minor), 0) from ledger_postings p
     where p.org_id = i.org_id and p.document_id = i.id and p.account = 'receivable') > 0
   and not exists (select 1 from payment_allocations l join payment_disputes d on d.org_id = l.org_id and d.payment_id = l.payment_id
