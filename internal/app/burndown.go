@@ -167,18 +167,23 @@ func (a *App) tickMonth(ctx context.Context, t *store.SystemTx, k *tick, month m
 	if err := burn(ctx, t, v, &f, k.now); err != nil {
 		return err
 	}
-	if k.w.Mode != wallet.PrepaidMode {
-		f.Excess, f.Outage = 0, 0 // owed by invoice, as agreed
-	}
 	if grew := f.Excess - before.Excess; grew > 0 && k.unwatched() {
 		f.Outage += grew
 	}
-	f.Outage = min(f.Outage, f.Excess)
+	keepExcess(&f, k.w.Mode)
 	k.excess += f.Excess
 	if f == before {
 		return nil
 	}
 	return t.SaveFunding(ctx, k.org, f)
+}
+
+// keepExcess keeps what a wallet lacks: of who pays by invoice it lacks nothing.
+func keepExcess(f *store.Funding, m wallet.Mode) {
+	if m != wallet.PrepaidMode {
+		f.Excess = 0
+	}
+	f.Outage = min(f.Outage, f.Excess)
 }
 
 // unwatched reports whether nobody looked for so long that what came about since

@@ -116,7 +116,7 @@ func (a *App) CloseMonth(ctx context.Context, c Caller, period string) (out Mont
 	if out, err = a.GetClose(ctx, c, period); fault.KindOf(err) != fault.NotFound {
 		return out, err
 	}
-	if err := a.AccrueAll(ctx); err != nil {
+	if err := a.AccrueAll(store.Apart(ctx)); err != nil { // by itself: it is idempotent
 		return MonthClose{}, err
 	}
 	err = a.Store.InSystem(ctx, "close a month", func(t *store.SystemTx) error {

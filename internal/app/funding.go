@@ -42,7 +42,8 @@ func settleFunding(ctx context.Context, t *store.SystemTx, v billing.Invoice) (l
 	if v.Kind != billing.UsageInvoice && v.Kind != "" {
 		return ledger.Funding{}, nil
 	}
-	if _, err := t.LockWallet(ctx, v.Org); err != nil {
+	w, err := t.LockWallet(ctx, v.Org)
+	if err != nil {
 		return ledger.Funding{}, err
 	}
 	at, err := t.BusinessNow(ctx)
@@ -61,6 +62,7 @@ func settleFunding(ctx context.Context, t *store.SystemTx, v billing.Invoice) (l
 	}
 	out := ledger.Funding{Prepaid: money.NewAmount(f.Burned, v.Currency), Accrued: money.NewAmount(f.Accrued, v.Currency)}
 	f.Invoice, f.Accrued = v.ID, 0
+	keepExcess(&f, w.Mode)
 	if err := t.SaveFunding(ctx, v.Org, f); err != nil {
 		return ledger.Funding{}, err
 	}

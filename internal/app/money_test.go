@@ -74,18 +74,18 @@ func (b *billed) balances(t *testing.T, org id.Org) map[ledger.Account]int64 {
 	return out
 }
 
-// rebuilt asserts that wallets are what their entries say (B47).
+// rebuilt asserts that wallets are what their entries and the ledger say (B47).
 func (b *billed) rebuilt(t *testing.T) {
 	t.Helper()
-	require.Zero(t, b.count(t, `select count(*) from credit_grants g
-		where remaining_minor <> amount_minor - coalesce((select sum(u.amount_minor) from credit_uses u where u.grant_id = g.id), 0)`), "lots")
-	require.Zero(t, b.count(t, `select count(*) from wallets w
-		where prepaid_minor <> coalesce((select sum(remaining_minor) from credit_grants g where g.org_id = w.org_id and kind = 'prepaid'), 0)
-		   or promo_minor <> coalesce((select sum(remaining_minor) from credit_grants g where g.org_id = w.org_id and kind = 'promo'), 0)`), "wallets")
+	found, _, err := b.Audit(t.Context(), time.Hour)
+	require.NoError(t, err)
+	for _, i := range found {
+		if i.ID == "I5" {
+			require.Empty(t, i.Offences)
+		}
+	}
 	require.Zero(t, b.count(t, `select count(*) from period_funding f where burned_minor <> coalesce((select sum(u.amount_minor) from credit_uses u
 		where u.org_id = f.org_id and u.period = f.period and u.close_no = f.close_no and u.kind = 'prepaid' and u.reason in ('burn', 'credit')), 0)`), "months")
-	require.Zero(t, b.count(t, `select count(*) from wallets w where -prepaid_minor <> coalesce((select sum(p.amount_minor) from ledger_postings p
-		where p.org_id = w.org_id and p.account = 'prepaid'), 0)`), "ledger")
 }
 
 func TestWalletBurnsDownAndStops(t *testing.T) {
@@ -202,9 +202,9 @@ func TestB41OneCreditOnTwoInvoices(t *testing.T) {
 	b.rebuilt(t)
 }
 
-// A crowd pays in, burns and invoices at once: the balance is never below 0 and
-// every entry counts once.
-func TestWalletsUnderACrowd(t *testing.T) {
+// B47: a crowd pays in, burns and invoices at once: the balance is never below 0,
+// every entry counts once, and wallets are what their entries say.
+func TestB47WalletsUnderACrowd(t *testing.T) {
 	b := newBilled(t)
 	c := b.prepaid(t, "acme", 0)
 	b.used(t, c, "one", 20*time.Hour) // 9.80

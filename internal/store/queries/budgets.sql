@@ -53,5 +53,5 @@ select id, code, gpu_model, mode from skus where id = any(@sku_ids::uuid[]);
 -- Who used something in a month and has no document of it.
 select distinct u.org_id, o.name from usage_segments u join organizations o on o.id = u.org_id
 where u.billing_period = @period and not exists (select 1 from invoices i where i.org_id = u.org_id and i.period = @period
-  and i.close_no = 0 and i.kind = 'usage' and i.live and i.status <> 'draft')
+  and i.close_no = 0 and i.kind = 'usage' and i.status <> 'draft')
 order by u.org_id;

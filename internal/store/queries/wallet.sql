@@ -130,8 +130,8 @@ on conflict (org_id, period, close_no) do update set accrued_minor = excluded.ac
 select period, excess_minor, outage_minor from period_funding where org_id = @org_id and excess_minor > 0 order by period;
 
 -- name: BilledPeriod :one
--- A document of the month's usage in time exists: it is no longer previewed.
-select exists (select 1 from invoices where org_id = @org_id and period = @period and close_no = 0 and kind = 'usage' and live and status <> 'draft')::boolean;
+-- The month had its document: it is no longer previewed, also when that was cancelled.
+select exists (select 1 from invoices where org_id = @org_id and period = @period and close_no = 0 and kind = 'usage' and status <> 'draft')::boolean;
 
 -- name: AccrualDue :many
 -- Who used something in a month and was not accrued since an instant.
@@ -139,7 +139,7 @@ select distinct u.org_id from usage_segments u
 left join period_funding f on f.org_id = u.org_id and f.period = @period and f.close_no = 0
 where u.billing_period = @period and (f.accrued_at is null or f.accrued_at < @since::timestamptz)
   and not exists (select 1 from invoices i where i.org_id = u.org_id and i.period = @period and i.close_no = 0 and i.kind = 'usage'
-    and i.live and i.status <> 'draft')
+    and i.status <> 'draft')
 order by u.org_id;
 
 -- name: ClaimWallet :exec

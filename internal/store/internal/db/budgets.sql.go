@@ -365,7 +365,7 @@ func (q *Queries) SaveSpent(ctx context.Context, db DBTX, arg SaveSpentParams) e
 const unbilledOrganizations = `-- name: UnbilledOrganizations :many
 select distinct u.org_id, o.name from usage_segments u join organizations o on o.id = u.org_id
 where u.billing_period = $1 and not exists (select 1 from invoices i where i.org_id = u.org_id and i.period = $1
-  and i.close_no = 0 and i.kind = 'usage' and i.live and i.status <> 'draft')
+  and i.close_no = 0 and i.kind = 'usage' and i.status <> 'draft')
 order by u.org_id
 `
 

@@ -17,7 +17,7 @@ select distinct u.org_id from usage_segments u
 left join period_funding f on f.org_id = u.org_id and f.period = $1 and f.close_no = 0
 where u.billing_period = $1 and (f.accrued_at is null or f.accrued_at < $2::timestamptz)
   and not exists (select 1 from invoices i where i.org_id = u.org_id and i.period = $1 and i.close_no = 0 and i.kind = 'usage'
-    and i.live and i.status <> 'draft')
+    and i.status <> 'draft')
 order by u.org_id
 `
 
@@ -43,10 +43,10 @@ func (q *Queries) AccrualDue(ctx context.Context, db DBTX, period string, since 
 }
 
 const billedPeriod = `-- name: BilledPeriod :one
-select exists (select 1 from invoices where org_id = $1 and period = $2 and close_no = 0 and kind = 'usage' and live and status <> 'draft')::boolean
+select exists (select 1 from invoices where org_id = $1 and period = $2 and close_no = 0 and kind = 'usage' and status <> 'draft')::boolean
 `
 
-// A document of the month's usage in time exists: it is no longer previewed.
+// The month had its document: it is no longer previewed, also when that was cancelled.
 func (q *Queries) BilledPeriod(ctx context.Context, db DBTX, orgID uuid.UUID, period string) (bool, error) {
 	row := db.QueryRow(ctx, billedPeriod, orgID, period)
 	var column_1 bool
