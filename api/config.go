@@ -91,10 +91,14 @@ func (h *Handlers) lookups() map[string]lookup {
 			_, err := h.app.GetGPU(ctx, c, g)
 			return err
 		}),
-		"invoice": by(func(ctx context.Context, c app.Caller, i id.Invoice) error {
-			_, err := h.app.GetInvoice(ctx, c, i)
+		"invoice": func(ctx context.Context, c app.Caller, text string, params map[string]string) error {
+			o, which, err := parse2[id.Org, id.Invoice](ownerIn(c, params), text)
+			if err == nil {
+				c.Org = o
+				_, err = h.app.GetInvoice(ctx, c, which)
+			}
 			return err
-		}),
+		},
 		"api_key": by(h.hasKey),
 		"organization": by(func(ctx context.Context, c app.Caller, o id.Org) error {
 			_, err := h.app.GetOrganization(ctx, c, o)

@@ -13,6 +13,10 @@ func (a *repeated) VisitAssignPriceBookResponse(w http.ResponseWriter) error { r
 
 func (a *repeated) VisitCancelGpuModeResponse(w http.ResponseWriter) error { return a.write(w) }
 
+func (a *repeated) VisitCancelInvoiceResponse(w http.ResponseWriter) error { return a.write(w) }
+
+func (a *repeated) VisitCheckInvoiceRunResponse(w http.ResponseWriter) error { return a.write(w) }
+
 func (a *repeated) VisitCheckTaxIdResponse(w http.ResponseWriter) error { return a.write(w) }
 
 func (a *repeated) VisitCordonHostResponse(w http.ResponseWriter) error { return a.write(w) }
@@ -24,6 +28,10 @@ func (a *repeated) VisitCreateBudgetResponse(w http.ResponseWriter) error { retu
 func (a *repeated) VisitCreateContractResponse(w http.ResponseWriter) error { return a.write(w) }
 
 func (a *repeated) VisitCreateCouponResponse(w http.ResponseWriter) error { return a.write(w) }
+
+func (a *repeated) VisitCreateCreditNoteResponse(w http.ResponseWriter) error { return a.write(w) }
+
+func (a *repeated) VisitCreateFinanceCloseResponse(w http.ResponseWriter) error { return a.write(w) }
 
 func (a *repeated) VisitCreateGrantResponse(w http.ResponseWriter) error { return a.write(w) }
 
@@ -43,15 +51,21 @@ func (a *repeated) VisitCreatePrepaymentResponse(w http.ResponseWriter) error { 
 
 func (a *repeated) VisitCreatePriceBookResponse(w http.ResponseWriter) error { return a.write(w) }
 
+func (a *repeated) VisitCreatePricePreviewResponse(w http.ResponseWriter) error { return a.write(w) }
+
 func (a *repeated) VisitCreatePriceVersionResponse(w http.ResponseWriter) error { return a.write(w) }
 
 func (a *repeated) VisitCreateProjectResponse(w http.ResponseWriter) error { return a.write(w) }
+
+func (a *repeated) VisitCreateRefundResponse(w http.ResponseWriter) error { return a.write(w) }
 
 func (a *repeated) VisitCreateRegistryLoginResponse(w http.ResponseWriter) error { return a.write(w) }
 
 func (a *repeated) VisitCreateReservationResponse(w http.ResponseWriter) error { return a.write(w) }
 
 func (a *repeated) VisitCreateSshCertificateResponse(w http.ResponseWriter) error { return a.write(w) }
+
+func (a *repeated) VisitCreateWriteOffResponse(w http.ResponseWriter) error { return a.write(w) }
 
 func (a *repeated) VisitDeleteBudgetResponse(w http.ResponseWriter) error { return a.write(w) }
 
@@ -63,13 +77,23 @@ func (a *repeated) VisitEndContractResponse(w http.ResponseWriter) error { retur
 
 func (a *repeated) VisitEndReservationResponse(w http.ResponseWriter) error { return a.write(w) }
 
+func (a *repeated) VisitImportStatementResponse(w http.ResponseWriter) error { return a.write(w) }
+
+func (a *repeated) VisitMatchStatementLineResponse(w http.ResponseWriter) error { return a.write(w) }
+
 func (a *repeated) VisitPublishSpotPriceResponse(w http.ResponseWriter) error { return a.write(w) }
 
 func (a *repeated) VisitRecordTaxIdCheckResponse(w http.ResponseWriter) error { return a.write(w) }
 
 func (a *repeated) VisitRedeemCouponResponse(w http.ResponseWriter) error { return a.write(w) }
 
+func (a *repeated) VisitReissueInvoiceResponse(w http.ResponseWriter) error { return a.write(w) }
+
 func (a *repeated) VisitRejectRequestResponse(w http.ResponseWriter) error { return a.write(w) }
+
+func (a *repeated) VisitResolveDiscrepancyResponse(w http.ResponseWriter) error { return a.write(w) }
+
+func (a *repeated) VisitReturnStatementLineResponse(w http.ResponseWriter) error { return a.write(w) }
 
 func (a *repeated) VisitRevokeApiKeyResponse(w http.ResponseWriter) error { return a.write(w) }
 

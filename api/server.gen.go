@@ -40,12 +40,33 @@ type ServerInterface interface {
 	// RejectRequest Reject or withdraw a request
 	// (POST /v1/admin/approvals/{approval}/actions/reject)
 	RejectRequest(w http.ResponseWriter, r *http.Request, approval ApprovalPath, params RejectRequestParams)
+	// ImportStatement Import a bank statement
+	// (POST /v1/admin/bank-statements)
+	ImportStatement(w http.ResponseWriter, r *http.Request, params ImportStatementParams)
 	// CreateCoupon Create a coupon
 	// (POST /v1/admin/coupons)
 	CreateCoupon(w http.ResponseWriter, r *http.Request, params CreateCouponParams)
+	// ListDiscrepancies List discrepancies
+	// (GET /v1/admin/discrepancies)
+	ListDiscrepancies(w http.ResponseWriter, r *http.Request, params ListDiscrepanciesParams)
+	// ResolveDiscrepancy Decide a discrepancy
+	// (POST /v1/admin/discrepancies/{discrepancy}/actions/resolve)
+	ResolveDiscrepancy(w http.ResponseWriter, r *http.Request, discrepancy DiscrepancyPath, params ResolveDiscrepancyParams)
 	// ListAdminEvents List events of hosts, GPUs and instances
 	// (GET /v1/admin/events)
 	ListAdminEvents(w http.ResponseWriter, r *http.Request, params ListAdminEventsParams)
+	// ListLedgerAccounts List accounts of the ledger
+	// (GET /v1/admin/finance/accounts)
+	ListLedgerAccounts(w http.ResponseWriter, r *http.Request, params ListLedgerAccountsParams)
+	// CreateFinanceClose Close a month of the ledger
+	// (POST /v1/admin/finance/closes)
+	CreateFinanceClose(w http.ResponseWriter, r *http.Request, params CreateFinanceCloseParams)
+	// GetFinanceClose Get a closed month
+	// (GET /v1/admin/finance/closes/{period})
+	GetFinanceClose(w http.ResponseWriter, r *http.Request, period PeriodPath)
+	// GetJournalCsv Get the journal of a closed month as CSV
+	// (GET /v1/admin/finance/closes/{period}/journal)
+	GetJournalCsv(w http.ResponseWriter, r *http.Request, period PeriodPath)
 	// ListGpus List GPUs
 	// (GET /v1/admin/gpus)
 	ListGpus(w http.ResponseWriter, r *http.Request, params ListGpusParams)
@@ -79,6 +100,24 @@ type ServerInterface interface {
 	// GetInvoiceRun Get an invoice run
 	// (GET /v1/admin/invoice-runs/{period})
 	GetInvoiceRun(w http.ResponseWriter, r *http.Request, period PeriodPath, params GetInvoiceRunParams)
+	// CheckInvoiceRun Rate the documents of a month again
+	// (POST /v1/admin/invoice-runs/{period}/actions/check)
+	CheckInvoiceRun(w http.ResponseWriter, r *http.Request, period PeriodPath, params CheckInvoiceRunParams)
+	// ListIssuers List issuers
+	// (GET /v1/admin/issuers)
+	ListIssuers(w http.ResponseWriter, r *http.Request)
+	// GetIssuer Get an issuer
+	// (GET /v1/admin/issuers/{issuer})
+	GetIssuer(w http.ResponseWriter, r *http.Request, issuer IssuerPath)
+	// PutIssuer Create an issuer, or its next version
+	// (PUT /v1/admin/issuers/{issuer})
+	PutIssuer(w http.ResponseWriter, r *http.Request, issuer IssuerPath)
+	// GetTaxTable Get the tax table of an issuer
+	// (GET /v1/admin/issuers/{issuer}/tax-table)
+	GetTaxTable(w http.ResponseWriter, r *http.Request, issuer IssuerPath)
+	// PutTaxTable Replace the tax table of an issuer
+	// (PUT /v1/admin/issuers/{issuer}/tax-table)
+	PutTaxTable(w http.ResponseWriter, r *http.Request, issuer IssuerPath)
 	// ListJoinTokens List join tokens
 	// (GET /v1/admin/join-tokens)
 	ListJoinTokens(w http.ResponseWriter, r *http.Request, params ListJoinTokensParams)
@@ -136,12 +175,33 @@ type ServerInterface interface {
 	// CreateGrant Give promotional money
 	// (POST /v1/admin/organizations/{organization}/grants)
 	CreateGrant(w http.ResponseWriter, r *http.Request, organization OrganizationPath, params CreateGrantParams)
+	// ListOrganizationInvoices List invoices of an organization
+	// (GET /v1/admin/organizations/{organization}/invoices)
+	ListOrganizationInvoices(w http.ResponseWriter, r *http.Request, organization OrganizationPath, params ListOrganizationInvoicesParams)
+	// GetOrganizationInvoice Get an invoice of an organization
+	// (GET /v1/admin/organizations/{organization}/invoices/{invoice})
+	GetOrganizationInvoice(w http.ResponseWriter, r *http.Request, organization OrganizationPath, invoice InvoicePath)
+	// CancelInvoice Cancel a document by a full credit note
+	// (POST /v1/admin/organizations/{organization}/invoices/{invoice}/actions/cancel)
+	CancelInvoice(w http.ResponseWriter, r *http.Request, organization OrganizationPath, invoice InvoicePath, params CancelInvoiceParams)
+	// ReissueInvoice Cancel a document and issue it again
+	// (POST /v1/admin/organizations/{organization}/invoices/{invoice}/actions/reissue)
+	ReissueInvoice(w http.ResponseWriter, r *http.Request, organization OrganizationPath, invoice InvoicePath, params ReissueInvoiceParams)
+	// CreateCreditNote Credit a document
+	// (POST /v1/admin/organizations/{organization}/invoices/{invoice}/credit-notes)
+	CreateCreditNote(w http.ResponseWriter, r *http.Request, organization OrganizationPath, invoice InvoicePath, params CreateCreditNoteParams)
+	// CreateWriteOff Write off what is owed
+	// (POST /v1/admin/organizations/{organization}/invoices/{invoice}/write-offs)
+	CreateWriteOff(w http.ResponseWriter, r *http.Request, organization OrganizationPath, invoice InvoicePath, params CreateWriteOffParams)
 	// PutMoneyMode Set how an organization pays
 	// (PUT /v1/admin/organizations/{organization}/money-mode)
 	PutMoneyMode(w http.ResponseWriter, r *http.Request, organization OrganizationPath)
 	// ListOrganizationPayments List payments of an organization
 	// (GET /v1/admin/organizations/{organization}/payments)
 	ListOrganizationPayments(w http.ResponseWriter, r *http.Request, organization OrganizationPath, params ListOrganizationPaymentsParams)
+	// CreateRefund Refund a payment
+	// (POST /v1/admin/organizations/{organization}/payments/{payment}/refunds)
+	CreateRefund(w http.ResponseWriter, r *http.Request, organization OrganizationPath, payment PaymentPath, params CreateRefundParams)
 	// CreatePrepayment Record money paid in
 	// (POST /v1/admin/organizations/{organization}/prepayments)
 	CreatePrepayment(w http.ResponseWriter, r *http.Request, organization OrganizationPath, params CreatePrepaymentParams)
@@ -187,6 +247,15 @@ type ServerInterface interface {
 	// PublishSpotPrice Publish a spot price
 	// (POST /v1/admin/spot-prices)
 	PublishSpotPrice(w http.ResponseWriter, r *http.Request, params PublishSpotPriceParams)
+	// ListStatementLines List bank transfers
+	// (GET /v1/admin/statement-lines)
+	ListStatementLines(w http.ResponseWriter, r *http.Request, params ListStatementLinesParams)
+	// MatchStatementLine Say what a transfer pays
+	// (POST /v1/admin/statement-lines/{statement_line}/actions/match)
+	MatchStatementLine(w http.ResponseWriter, r *http.Request, statementLine StatementLinePath, params MatchStatementLineParams)
+	// ReturnStatementLine Send a transfer back
+	// (POST /v1/admin/statement-lines/{statement_line}/actions/return)
+	ReturnStatementLine(w http.ResponseWriter, r *http.Request, statementLine StatementLinePath, params ReturnStatementLineParams)
 	// CreateToken Exchange an API key for an access token
 	// (POST /v1/auth/token)
 	CreateToken(w http.ResponseWriter, r *http.Request)
@@ -232,6 +301,9 @@ type ServerInterface interface {
 	// GetContract Get a contract
 	// (GET /v1/organization/contracts/{contract})
 	GetContract(w http.ResponseWriter, r *http.Request, contract ContractPath)
+	// ExportFocus Costs by FOCUS 1.2
+	// (GET /v1/organization/exports/focus)
+	ExportFocus(w http.ResponseWriter, r *http.Request, params ExportFocusParams)
 	// PreviewInvoice What the running month costs so far
 	// (GET /v1/organization/invoice-preview)
 	PreviewInvoice(w http.ResponseWriter, r *http.Request, params PreviewInvoiceParams)
@@ -313,6 +385,9 @@ type ServerInterface interface {
 	// ListGrants List grants and payments in
 	// (GET /v1/organization/wallet/grants)
 	ListGrants(w http.ResponseWriter, r *http.Request, params ListGrantsParams)
+	// GetPriceRules Price rules of an offer
+	// (GET /v1/prices)
+	GetPriceRules(w http.ResponseWriter, r *http.Request, params GetPriceRulesParams)
 	// ListInstances List instances
 	// (GET /v1/projects/{project}/instances)
 	ListInstances(w http.ResponseWriter, r *http.Request, project ProjectPath, params ListInstancesParams)
@@ -343,6 +418,9 @@ type ServerInterface interface {
 	// ListOperations List operations
 	// (GET /v1/projects/{project}/operations)
 	ListOperations(w http.ResponseWriter, r *http.Request, project ProjectPath, params ListOperationsParams)
+	// CreatePricePreview What a request would cost
+	// (POST /v1/projects/{project}/price-previews)
+	CreatePricePreview(w http.ResponseWriter, r *http.Request, project ProjectPath, params CreatePricePreviewParams)
 	// GetUsage Usage of a project
 	// (GET /v1/projects/{project}/usage)
 	GetUsage(w http.ResponseWriter, r *http.Request, project ProjectPath, params GetUsageParams)
@@ -403,15 +481,57 @@ func (_ Unimplemented) RejectRequest(w http.ResponseWriter, r *http.Request, app
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// ImportStatement Import a bank statement
+// (POST /v1/admin/bank-statements)
+func (_ Unimplemented) ImportStatement(w http.ResponseWriter, r *http.Request, params ImportStatementParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // CreateCoupon Create a coupon
 // (POST /v1/admin/coupons)
 func (_ Unimplemented) CreateCoupon(w http.ResponseWriter, r *http.Request, params CreateCouponParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// ListDiscrepancies List discrepancies
+// (GET /v1/admin/discrepancies)
+func (_ Unimplemented) ListDiscrepancies(w http.ResponseWriter, r *http.Request, params ListDiscrepanciesParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ResolveDiscrepancy Decide a discrepancy
+// (POST /v1/admin/discrepancies/{discrepancy}/actions/resolve)
+func (_ Unimplemented) ResolveDiscrepancy(w http.ResponseWriter, r *http.Request, discrepancy DiscrepancyPath, params ResolveDiscrepancyParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // ListAdminEvents List events of hosts, GPUs and instances
 // (GET /v1/admin/events)
 func (_ Unimplemented) ListAdminEvents(w http.ResponseWriter, r *http.Request, params ListAdminEventsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListLedgerAccounts List accounts of the ledger
+// (GET /v1/admin/finance/accounts)
+func (_ Unimplemented) ListLedgerAccounts(w http.ResponseWriter, r *http.Request, params ListLedgerAccountsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CreateFinanceClose Close a month of the ledger
+// (POST /v1/admin/finance/closes)
+func (_ Unimplemented) CreateFinanceClose(w http.ResponseWriter, r *http.Request, params CreateFinanceCloseParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetFinanceClose Get a closed month
+// (GET /v1/admin/finance/closes/{period})
+func (_ Unimplemented) GetFinanceClose(w http.ResponseWriter, r *http.Request, period PeriodPath) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetJournalCsv Get the journal of a closed month as CSV
+// (GET /v1/admin/finance/closes/{period}/journal)
+func (_ Unimplemented) GetJournalCsv(w http.ResponseWriter, r *http.Request, period PeriodPath) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -478,6 +598,42 @@ func (_ Unimplemented) CreateInvoiceRun(w http.ResponseWriter, r *http.Request, 
 // GetInvoiceRun Get an invoice run
 // (GET /v1/admin/invoice-runs/{period})
 func (_ Unimplemented) GetInvoiceRun(w http.ResponseWriter, r *http.Request, period PeriodPath, params GetInvoiceRunParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CheckInvoiceRun Rate the documents of a month again
+// (POST /v1/admin/invoice-runs/{period}/actions/check)
+func (_ Unimplemented) CheckInvoiceRun(w http.ResponseWriter, r *http.Request, period PeriodPath, params CheckInvoiceRunParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListIssuers List issuers
+// (GET /v1/admin/issuers)
+func (_ Unimplemented) ListIssuers(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetIssuer Get an issuer
+// (GET /v1/admin/issuers/{issuer})
+func (_ Unimplemented) GetIssuer(w http.ResponseWriter, r *http.Request, issuer IssuerPath) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// PutIssuer Create an issuer, or its next version
+// (PUT /v1/admin/issuers/{issuer})
+func (_ Unimplemented) PutIssuer(w http.ResponseWriter, r *http.Request, issuer IssuerPath) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetTaxTable Get the tax table of an issuer
+// (GET /v1/admin/issuers/{issuer}/tax-table)
+func (_ Unimplemented) GetTaxTable(w http.ResponseWriter, r *http.Request, issuer IssuerPath) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// PutTaxTable Replace the tax table of an issuer
+// (PUT /v1/admin/issuers/{issuer}/tax-table)
+func (_ Unimplemented) PutTaxTable(w http.ResponseWriter, r *http.Request, issuer IssuerPath) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -595,6 +751,42 @@ func (_ Unimplemented) CreateGrant(w http.ResponseWriter, r *http.Request, organ
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// ListOrganizationInvoices List invoices of an organization
+// (GET /v1/admin/organizations/{organization}/invoices)
+func (_ Unimplemented) ListOrganizationInvoices(w http.ResponseWriter, r *http.Request, organization OrganizationPath, params ListOrganizationInvoicesParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetOrganizationInvoice Get an invoice of an organization
+// (GET /v1/admin/organizations/{organization}/invoices/{invoice})
+func (_ Unimplemented) GetOrganizationInvoice(w http.ResponseWriter, r *http.Request, organization OrganizationPath, invoice InvoicePath) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CancelInvoice Cancel a document by a full credit note
+// (POST /v1/admin/organizations/{organization}/invoices/{invoice}/actions/cancel)
+func (_ Unimplemented) CancelInvoice(w http.ResponseWriter, r *http.Request, organization OrganizationPath, invoice InvoicePath, params CancelInvoiceParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ReissueInvoice Cancel a document and issue it again
+// (POST /v1/admin/organizations/{organization}/invoices/{invoice}/actions/reissue)
+func (_ Unimplemented) ReissueInvoice(w http.ResponseWriter, r *http.Request, organization OrganizationPath, invoice InvoicePath, params ReissueInvoiceParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CreateCreditNote Credit a document
+// (POST /v1/admin/organizations/{organization}/invoices/{invoice}/credit-notes)
+func (_ Unimplemented) CreateCreditNote(w http.ResponseWriter, r *http.Request, organization OrganizationPath, invoice InvoicePath, params CreateCreditNoteParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CreateWriteOff Write off what is owed
+// (POST /v1/admin/organizations/{organization}/invoices/{invoice}/write-offs)
+func (_ Unimplemented) CreateWriteOff(w http.ResponseWriter, r *http.Request, organization OrganizationPath, invoice InvoicePath, params CreateWriteOffParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // PutMoneyMode Set how an organization pays
 // (PUT /v1/admin/organizations/{organization}/money-mode)
 func (_ Unimplemented) PutMoneyMode(w http.ResponseWriter, r *http.Request, organization OrganizationPath) {
@@ -604,6 +796,12 @@ func (_ Unimplemented) PutMoneyMode(w http.ResponseWriter, r *http.Request, orga
 // ListOrganizationPayments List payments of an organization
 // (GET /v1/admin/organizations/{organization}/payments)
 func (_ Unimplemented) ListOrganizationPayments(w http.ResponseWriter, r *http.Request, organization OrganizationPath, params ListOrganizationPaymentsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CreateRefund Refund a payment
+// (POST /v1/admin/organizations/{organization}/payments/{payment}/refunds)
+func (_ Unimplemented) CreateRefund(w http.ResponseWriter, r *http.Request, organization OrganizationPath, payment PaymentPath, params CreateRefundParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -697,6 +895,24 @@ func (_ Unimplemented) PublishSpotPrice(w http.ResponseWriter, r *http.Request, 
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// ListStatementLines List bank transfers
+// (GET /v1/admin/statement-lines)
+func (_ Unimplemented) ListStatementLines(w http.ResponseWriter, r *http.Request, params ListStatementLinesParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// MatchStatementLine Say what a transfer pays
+// (POST /v1/admin/statement-lines/{statement_line}/actions/match)
+func (_ Unimplemented) MatchStatementLine(w http.ResponseWriter, r *http.Request, statementLine StatementLinePath, params MatchStatementLineParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ReturnStatementLine Send a transfer back
+// (POST /v1/admin/statement-lines/{statement_line}/actions/return)
+func (_ Unimplemented) ReturnStatementLine(w http.ResponseWriter, r *http.Request, statementLine StatementLinePath, params ReturnStatementLineParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // CreateToken Exchange an API key for an access token
 // (POST /v1/auth/token)
 func (_ Unimplemented) CreateToken(w http.ResponseWriter, r *http.Request) {
@@ -784,6 +1000,12 @@ func (_ Unimplemented) ListContracts(w http.ResponseWriter, r *http.Request, par
 // GetContract Get a contract
 // (GET /v1/organization/contracts/{contract})
 func (_ Unimplemented) GetContract(w http.ResponseWriter, r *http.Request, contract ContractPath) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ExportFocus Costs by FOCUS 1.2
+// (GET /v1/organization/exports/focus)
+func (_ Unimplemented) ExportFocus(w http.ResponseWriter, r *http.Request, params ExportFocusParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -949,6 +1171,12 @@ func (_ Unimplemented) ListGrants(w http.ResponseWriter, r *http.Request, params
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// GetPriceRules Price rules of an offer
+// (GET /v1/prices)
+func (_ Unimplemented) GetPriceRules(w http.ResponseWriter, r *http.Request, params GetPriceRulesParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // ListInstances List instances
 // (GET /v1/projects/{project}/instances)
 func (_ Unimplemented) ListInstances(w http.ResponseWriter, r *http.Request, project ProjectPath, params ListInstancesParams) {
@@ -1006,6 +1234,12 @@ func (_ Unimplemented) CreateSshCertificate(w http.ResponseWriter, r *http.Reque
 // ListOperations List operations
 // (GET /v1/projects/{project}/operations)
 func (_ Unimplemented) ListOperations(w http.ResponseWriter, r *http.Request, project ProjectPath, params ListOperationsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CreatePricePreview What a request would cost
+// (POST /v1/projects/{project}/price-previews)
+func (_ Unimplemented) CreatePricePreview(w http.ResponseWriter, r *http.Request, project ProjectPath, params CreatePricePreviewParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -1268,6 +1502,51 @@ func (siw *ServerInterfaceWrapper) RejectRequest(w http.ResponseWriter, r *http.
 	handler.ServeHTTP(w, r)
 }
 
+// ImportStatement operation middleware
+func (siw *ServerInterfaceWrapper) ImportStatement(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ImportStatementParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+
+	} else {
+		err := fmt.Errorf("Header parameter Idempotency-Key is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "Idempotency-Key", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ImportStatement(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // CreateCoupon operation middleware
 func (siw *ServerInterfaceWrapper) CreateCoupon(w http.ResponseWriter, r *http.Request) {
 
@@ -1304,6 +1583,132 @@ func (siw *ServerInterfaceWrapper) CreateCoupon(w http.ResponseWriter, r *http.R
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.CreateCoupon(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListDiscrepancies operation middleware
+func (siw *ServerInterfaceWrapper) ListDiscrepancies(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListDiscrepanciesParams
+
+	// ------------- Optional query parameter "status" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "status", r.URL.Query(), &params.Status, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "status"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "status", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "organization" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "organization", r.URL.Query(), &params.Organization, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "organization"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "organization", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_token" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_token", r.URL.Query(), &params.PageToken, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_token"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_token", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListDiscrepancies(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ResolveDiscrepancy operation middleware
+func (siw *ServerInterfaceWrapper) ResolveDiscrepancy(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "discrepancy" -------------
+	var discrepancy DiscrepancyPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "discrepancy", chi.URLParam(r, "discrepancy"), &discrepancy, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "discrepancy", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ResolveDiscrepancyParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+
+	} else {
+		err := fmt.Errorf("Header parameter Idempotency-Key is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "Idempotency-Key", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ResolveDiscrepancy(w, r, discrepancy, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -1376,6 +1781,149 @@ func (siw *ServerInterfaceWrapper) ListAdminEvents(w http.ResponseWriter, r *htt
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ListAdminEvents(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListLedgerAccounts operation middleware
+func (siw *ServerInterfaceWrapper) ListLedgerAccounts(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListLedgerAccountsParams
+
+	// ------------- Optional query parameter "organization" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "organization", r.URL.Query(), &params.Organization, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "organization"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "organization", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "day" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "day", r.URL.Query(), &params.Day, runtime.BindQueryParameterOptions{Type: "string", Format: "date"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "day"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "day", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListLedgerAccounts(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CreateFinanceClose operation middleware
+func (siw *ServerInterfaceWrapper) CreateFinanceClose(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateFinanceCloseParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+
+	} else {
+		err := fmt.Errorf("Header parameter Idempotency-Key is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "Idempotency-Key", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreateFinanceClose(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetFinanceClose operation middleware
+func (siw *ServerInterfaceWrapper) GetFinanceClose(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "period" -------------
+	var period PeriodPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "period", chi.URLParam(r, "period"), &period, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "period", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetFinanceClose(w, r, period)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetJournalCsv operation middleware
+func (siw *ServerInterfaceWrapper) GetJournalCsv(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "period" -------------
+	var period PeriodPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "period", chi.URLParam(r, "period"), &period, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "period", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetJournalCsv(w, r, period)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -1978,6 +2526,174 @@ func (siw *ServerInterfaceWrapper) GetInvoiceRun(w http.ResponseWriter, r *http.
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.GetInvoiceRun(w, r, period, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CheckInvoiceRun operation middleware
+func (siw *ServerInterfaceWrapper) CheckInvoiceRun(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "period" -------------
+	var period PeriodPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "period", chi.URLParam(r, "period"), &period, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "period", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CheckInvoiceRunParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey OptionalIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CheckInvoiceRun(w, r, period, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListIssuers operation middleware
+func (siw *ServerInterfaceWrapper) ListIssuers(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListIssuers(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetIssuer operation middleware
+func (siw *ServerInterfaceWrapper) GetIssuer(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "issuer" -------------
+	var issuer IssuerPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "issuer", chi.URLParam(r, "issuer"), &issuer, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "issuer", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetIssuer(w, r, issuer)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PutIssuer operation middleware
+func (siw *ServerInterfaceWrapper) PutIssuer(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "issuer" -------------
+	var issuer IssuerPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "issuer", chi.URLParam(r, "issuer"), &issuer, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "issuer", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PutIssuer(w, r, issuer)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetTaxTable operation middleware
+func (siw *ServerInterfaceWrapper) GetTaxTable(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "issuer" -------------
+	var issuer IssuerPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "issuer", chi.URLParam(r, "issuer"), &issuer, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "issuer", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetTaxTable(w, r, issuer)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PutTaxTable operation middleware
+func (siw *ServerInterfaceWrapper) PutTaxTable(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "issuer" -------------
+	var issuer IssuerPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "issuer", chi.URLParam(r, "issuer"), &issuer, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "issuer", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PutTaxTable(w, r, issuer)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -2827,6 +3543,387 @@ func (siw *ServerInterfaceWrapper) CreateGrant(w http.ResponseWriter, r *http.Re
 	handler.ServeHTTP(w, r)
 }
 
+// ListOrganizationInvoices operation middleware
+func (siw *ServerInterfaceWrapper) ListOrganizationInvoices(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "organization" -------------
+	var organization OrganizationPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "organization", chi.URLParam(r, "organization"), &organization, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "organization", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListOrganizationInvoicesParams
+
+	// ------------- Optional query parameter "kind" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "kind", r.URL.Query(), &params.Kind, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "kind"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "kind", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "status" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "status", r.URL.Query(), &params.Status, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "status"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "status", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "period" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "period", r.URL.Query(), &params.Period, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "period"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "period", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_token" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_token", r.URL.Query(), &params.PageToken, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_token"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_token", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListOrganizationInvoices(w, r, organization, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetOrganizationInvoice operation middleware
+func (siw *ServerInterfaceWrapper) GetOrganizationInvoice(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "organization" -------------
+	var organization OrganizationPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "organization", chi.URLParam(r, "organization"), &organization, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "organization", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "invoice" -------------
+	var invoice InvoicePath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "invoice", chi.URLParam(r, "invoice"), &invoice, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "invoice", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetOrganizationInvoice(w, r, organization, invoice)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CancelInvoice operation middleware
+func (siw *ServerInterfaceWrapper) CancelInvoice(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "organization" -------------
+	var organization OrganizationPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "organization", chi.URLParam(r, "organization"), &organization, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "organization", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "invoice" -------------
+	var invoice InvoicePath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "invoice", chi.URLParam(r, "invoice"), &invoice, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "invoice", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CancelInvoiceParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+
+	} else {
+		err := fmt.Errorf("Header parameter Idempotency-Key is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "Idempotency-Key", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CancelInvoice(w, r, organization, invoice, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ReissueInvoice operation middleware
+func (siw *ServerInterfaceWrapper) ReissueInvoice(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "organization" -------------
+	var organization OrganizationPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "organization", chi.URLParam(r, "organization"), &organization, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "organization", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "invoice" -------------
+	var invoice InvoicePath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "invoice", chi.URLParam(r, "invoice"), &invoice, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "invoice", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ReissueInvoiceParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+
+	} else {
+		err := fmt.Errorf("Header parameter Idempotency-Key is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "Idempotency-Key", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ReissueInvoice(w, r, organization, invoice, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CreateCreditNote operation middleware
+func (siw *ServerInterfaceWrapper) CreateCreditNote(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "organization" -------------
+	var organization OrganizationPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "organization", chi.URLParam(r, "organization"), &organization, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "organization", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "invoice" -------------
+	var invoice InvoicePath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "invoice", chi.URLParam(r, "invoice"), &invoice, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "invoice", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateCreditNoteParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+
+	} else {
+		err := fmt.Errorf("Header parameter Idempotency-Key is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "Idempotency-Key", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreateCreditNote(w, r, organization, invoice, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CreateWriteOff operation middleware
+func (siw *ServerInterfaceWrapper) CreateWriteOff(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "organization" -------------
+	var organization OrganizationPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "organization", chi.URLParam(r, "organization"), &organization, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "organization", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "invoice" -------------
+	var invoice InvoicePath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "invoice", chi.URLParam(r, "invoice"), &invoice, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "invoice", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateWriteOffParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+
+	} else {
+		err := fmt.Errorf("Header parameter Idempotency-Key is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "Idempotency-Key", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreateWriteOff(w, r, organization, invoice, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // PutMoneyMode operation middleware
 func (siw *ServerInterfaceWrapper) PutMoneyMode(w http.ResponseWriter, r *http.Request) {
 
@@ -2899,6 +3996,69 @@ func (siw *ServerInterfaceWrapper) ListOrganizationPayments(w http.ResponseWrite
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ListOrganizationPayments(w, r, organization, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// CreateRefund operation middleware
+func (siw *ServerInterfaceWrapper) CreateRefund(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "organization" -------------
+	var organization OrganizationPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "organization", chi.URLParam(r, "organization"), &organization, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "organization", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "payment" -------------
+	var payment PaymentPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "payment", chi.URLParam(r, "payment"), &payment, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "payment", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateRefundParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+
+	} else {
+		err := fmt.Errorf("Header parameter Idempotency-Key is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "Idempotency-Key", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreateRefund(w, r, organization, payment, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -3596,6 +4756,173 @@ func (siw *ServerInterfaceWrapper) PublishSpotPrice(w http.ResponseWriter, r *ht
 	handler.ServeHTTP(w, r)
 }
 
+// ListStatementLines operation middleware
+func (siw *ServerInterfaceWrapper) ListStatementLines(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListStatementLinesParams
+
+	// ------------- Optional query parameter "state" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "state", r.URL.Query(), &params.State, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "state"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "state", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_size" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "page_token" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_token", r.URL.Query(), &params.PageToken, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_token"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_token", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListStatementLines(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// MatchStatementLine operation middleware
+func (siw *ServerInterfaceWrapper) MatchStatementLine(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "statement_line" -------------
+	var statementLine StatementLinePath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "statement_line", chi.URLParam(r, "statement_line"), &statementLine, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "statement_line", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params MatchStatementLineParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+
+	} else {
+		err := fmt.Errorf("Header parameter Idempotency-Key is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "Idempotency-Key", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.MatchStatementLine(w, r, statementLine, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ReturnStatementLine operation middleware
+func (siw *ServerInterfaceWrapper) ReturnStatementLine(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "statement_line" -------------
+	var statementLine StatementLinePath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "statement_line", chi.URLParam(r, "statement_line"), &statementLine, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "statement_line", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ReturnStatementLineParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+
+	} else {
+		err := fmt.Errorf("Header parameter Idempotency-Key is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "Idempotency-Key", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ReturnStatementLine(w, r, statementLine, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // CreateToken operation middleware
 func (siw *ServerInterfaceWrapper) CreateToken(w http.ResponseWriter, r *http.Request) {
 
@@ -4154,6 +5481,52 @@ func (siw *ServerInterfaceWrapper) GetContract(w http.ResponseWriter, r *http.Re
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.GetContract(w, r, contract)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ExportFocus operation middleware
+func (siw *ServerInterfaceWrapper) ExportFocus(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ExportFocusParams
+
+	// ------------- Required query parameter "period" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "period", r.URL.Query(), &params.Period, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "period"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "period", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "format" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "format", r.URL.Query(), &params.Format, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "format"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "format", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ExportFocus(w, r, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -5194,6 +6567,52 @@ func (siw *ServerInterfaceWrapper) ListGrants(w http.ResponseWriter, r *http.Req
 	handler.ServeHTTP(w, r)
 }
 
+// GetPriceRules operation middleware
+func (siw *ServerInterfaceWrapper) GetPriceRules(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetPriceRulesParams
+
+	// ------------- Required query parameter "offer" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "offer", r.URL.Query(), &params.Offer, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "offer"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "offer", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "priority_class" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "priority_class", r.URL.Query(), &params.PriorityClass, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "priority_class"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "priority_class", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetPriceRules(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListInstances operation middleware
 func (siw *ServerInterfaceWrapper) ListInstances(w http.ResponseWriter, r *http.Request) {
 
@@ -5948,6 +7367,56 @@ func (siw *ServerInterfaceWrapper) ListOperations(w http.ResponseWriter, r *http
 	handler.ServeHTTP(w, r)
 }
 
+// CreatePricePreview operation middleware
+func (siw *ServerInterfaceWrapper) CreatePricePreview(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "project" -------------
+	var project ProjectPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "project", chi.URLParam(r, "project"), &project, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "project", Err: err})
+		return
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreatePricePreviewParams
+
+	headers := r.Header
+
+	// ------------- Optional header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey OptionalIdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = &IdempotencyKey
+
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreatePricePreview(w, r, project, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // GetUsage operation middleware
 func (siw *ServerInterfaceWrapper) GetUsage(w http.ResponseWriter, r *http.Request) {
 
@@ -6428,6 +7897,15 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 		r.Patch(options.BaseURL+"/v1/organization/budgets/{budget}", wrapper.UpdateBudget)
 	})
 	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/prices", wrapper.GetPriceRules)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/projects/{project}/price-previews", wrapper.CreatePricePreview)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/organization/exports/focus", wrapper.ExportFocus)
+	})
+	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/organization/api-keys", wrapper.ListApiKeys)
 	})
 	r.Group(func(r chi.Router) {
@@ -6615,6 +8093,75 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/admin/organizations/{organization}/payments", wrapper.ListOrganizationPayments)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/admin/issuers", wrapper.ListIssuers)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/admin/issuers/{issuer}", wrapper.GetIssuer)
+	})
+	r.Group(func(r chi.Router) {
+		r.Put(options.BaseURL+"/v1/admin/issuers/{issuer}", wrapper.PutIssuer)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/admin/issuers/{issuer}/tax-table", wrapper.GetTaxTable)
+	})
+	r.Group(func(r chi.Router) {
+		r.Put(options.BaseURL+"/v1/admin/issuers/{issuer}/tax-table", wrapper.PutTaxTable)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/admin/organizations/{organization}/invoices", wrapper.ListOrganizationInvoices)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/admin/organizations/{organization}/invoices/{invoice}", wrapper.GetOrganizationInvoice)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/admin/organizations/{organization}/invoices/{invoice}/credit-notes", wrapper.CreateCreditNote)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/admin/organizations/{organization}/invoices/{invoice}/actions/cancel", wrapper.CancelInvoice)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/admin/organizations/{organization}/invoices/{invoice}/actions/reissue", wrapper.ReissueInvoice)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/admin/organizations/{organization}/invoices/{invoice}/write-offs", wrapper.CreateWriteOff)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/admin/organizations/{organization}/payments/{payment}/refunds", wrapper.CreateRefund)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/admin/bank-statements", wrapper.ImportStatement)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/admin/statement-lines", wrapper.ListStatementLines)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/admin/statement-lines/{statement_line}/actions/match", wrapper.MatchStatementLine)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/admin/statement-lines/{statement_line}/actions/return", wrapper.ReturnStatementLine)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/admin/finance/closes", wrapper.CreateFinanceClose)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/admin/finance/closes/{period}", wrapper.GetFinanceClose)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/admin/finance/closes/{period}/journal", wrapper.GetJournalCsv)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/admin/finance/accounts", wrapper.ListLedgerAccounts)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/admin/discrepancies", wrapper.ListDiscrepancies)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/admin/discrepancies/{discrepancy}/actions/resolve", wrapper.ResolveDiscrepancy)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/admin/invoice-runs/{period}/actions/check", wrapper.CheckInvoiceRun)
 	})
 
 	return r
@@ -6916,6 +8463,56 @@ func (response RejectRequestdefaultApplicationProblemPlusJSONResponse) VisitReje
 	return err
 }
 
+type ImportStatementRequestObject struct {
+	Params ImportStatementParams
+	Body   *ImportStatementJSONRequestBody
+}
+
+type ImportStatementResponseObject interface {
+	VisitImportStatementResponse(w http.ResponseWriter) error
+}
+
+type ImportStatement201ResponseHeaders struct {
+	IdempotentReplayed *string
+}
+
+type ImportStatement201JSONResponse struct {
+	Body    StatementImport
+	Headers ImportStatement201ResponseHeaders
+}
+
+func (response ImportStatement201JSONResponse) VisitImportStatementResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ImportStatementdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ImportStatementdefaultApplicationProblemPlusJSONResponse) VisitImportStatementResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type CreateCouponRequestObject struct {
 	Params CreateCouponParams
 	Body   *CreateCouponJSONRequestBody
@@ -6966,6 +8563,88 @@ func (response CreateCoupondefaultApplicationProblemPlusJSONResponse) VisitCreat
 	return err
 }
 
+type ListDiscrepanciesRequestObject struct {
+	Params ListDiscrepanciesParams
+}
+
+type ListDiscrepanciesResponseObject interface {
+	VisitListDiscrepanciesResponse(w http.ResponseWriter) error
+}
+
+type ListDiscrepancies200JSONResponse DiscrepancyList
+
+func (response ListDiscrepancies200JSONResponse) VisitListDiscrepanciesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListDiscrepanciesdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListDiscrepanciesdefaultApplicationProblemPlusJSONResponse) VisitListDiscrepanciesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResolveDiscrepancyRequestObject struct {
+	Discrepancy DiscrepancyPath `json:"discrepancy"`
+	Params      ResolveDiscrepancyParams
+	Body        *ResolveDiscrepancyJSONRequestBody
+}
+
+type ResolveDiscrepancyResponseObject interface {
+	VisitResolveDiscrepancyResponse(w http.ResponseWriter) error
+}
+
+type ResolveDiscrepancy204ResponseHeaders struct {
+	IdempotentReplayed *string
+}
+
+type ResolveDiscrepancy204Response struct {
+	Headers ResolveDiscrepancy204ResponseHeaders
+}
+
+func (response ResolveDiscrepancy204Response) VisitResolveDiscrepancyResponse(w http.ResponseWriter) error {
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(204)
+	return nil
+}
+
+type ResolveDiscrepancydefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ResolveDiscrepancydefaultApplicationProblemPlusJSONResponse) VisitResolveDiscrepancyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListAdminEventsRequestObject struct {
 	Params ListAdminEventsParams
 }
@@ -6994,6 +8673,191 @@ type ListAdminEventsdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response ListAdminEventsdefaultApplicationProblemPlusJSONResponse) VisitListAdminEventsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListLedgerAccountsRequestObject struct {
+	Params ListLedgerAccountsParams
+}
+
+type ListLedgerAccountsResponseObject interface {
+	VisitListLedgerAccountsResponse(w http.ResponseWriter) error
+}
+
+type ListLedgerAccounts200JSONResponse LedgerAccounts
+
+func (response ListLedgerAccounts200JSONResponse) VisitListLedgerAccountsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListLedgerAccountsdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListLedgerAccountsdefaultApplicationProblemPlusJSONResponse) VisitListLedgerAccountsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateFinanceCloseRequestObject struct {
+	Params CreateFinanceCloseParams
+	Body   *CreateFinanceCloseJSONRequestBody
+}
+
+type CreateFinanceCloseResponseObject interface {
+	VisitCreateFinanceCloseResponse(w http.ResponseWriter) error
+}
+
+type CreateFinanceClose201ResponseHeaders struct {
+	IdempotentReplayed *string
+	Location           *string
+}
+
+type CreateFinanceClose201JSONResponse struct {
+	Body    FinanceClose
+	Headers CreateFinanceClose201ResponseHeaders
+}
+
+func (response CreateFinanceClose201JSONResponse) VisitCreateFinanceCloseResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	if response.Headers.Location != nil {
+		w.Header().Set("Location", fmt.Sprint(*response.Headers.Location))
+	}
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateFinanceClosedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response CreateFinanceClosedefaultApplicationProblemPlusJSONResponse) VisitCreateFinanceCloseResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetFinanceCloseRequestObject struct {
+	Period PeriodPath `json:"period"`
+}
+
+type GetFinanceCloseResponseObject interface {
+	VisitGetFinanceCloseResponse(w http.ResponseWriter) error
+}
+
+type GetFinanceClose200JSONResponse FinanceClose
+
+func (response GetFinanceClose200JSONResponse) VisitGetFinanceCloseResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetFinanceClosedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetFinanceClosedefaultApplicationProblemPlusJSONResponse) VisitGetFinanceCloseResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetJournalCsvRequestObject struct {
+	Period PeriodPath `json:"period"`
+}
+
+type GetJournalCsvResponseObject interface {
+	VisitGetJournalCsvResponse(w http.ResponseWriter) error
+}
+
+type GetJournalCsv200ResponseHeaders struct {
+	ContentDisposition *string
+}
+
+type GetJournalCsv200TextcsvResponse struct {
+	Body          io.Reader
+	Headers       GetJournalCsv200ResponseHeaders
+	ContentLength int64
+}
+
+func (response GetJournalCsv200TextcsvResponse) VisitGetJournalCsvResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/csv")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	if response.Headers.ContentDisposition != nil {
+		w.Header().Set("Content-Disposition", fmt.Sprint(*response.Headers.ContentDisposition))
+	}
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type GetJournalCsvdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetJournalCsvdefaultApplicationProblemPlusJSONResponse) VisitGetJournalCsvResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -7555,6 +9419,252 @@ type GetInvoiceRundefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetInvoiceRundefaultApplicationProblemPlusJSONResponse) VisitGetInvoiceRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CheckInvoiceRunRequestObject struct {
+	Period PeriodPath `json:"period"`
+	Params CheckInvoiceRunParams
+}
+
+type CheckInvoiceRunResponseObject interface {
+	VisitCheckInvoiceRunResponse(w http.ResponseWriter) error
+}
+
+type CheckInvoiceRun200ResponseHeaders struct {
+	IdempotentReplayed *string
+}
+
+type CheckInvoiceRun200JSONResponse struct {
+	Body    RerateReport
+	Headers CheckInvoiceRun200ResponseHeaders
+}
+
+func (response CheckInvoiceRun200JSONResponse) VisitCheckInvoiceRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CheckInvoiceRundefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response CheckInvoiceRundefaultApplicationProblemPlusJSONResponse) VisitCheckInvoiceRunResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListIssuersRequestObject struct {
+}
+
+type ListIssuersResponseObject interface {
+	VisitListIssuersResponse(w http.ResponseWriter) error
+}
+
+type ListIssuers200JSONResponse IssuerList
+
+func (response ListIssuers200JSONResponse) VisitListIssuersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListIssuersdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListIssuersdefaultApplicationProblemPlusJSONResponse) VisitListIssuersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetIssuerRequestObject struct {
+	Issuer IssuerPath `json:"issuer"`
+}
+
+type GetIssuerResponseObject interface {
+	VisitGetIssuerResponse(w http.ResponseWriter) error
+}
+
+type GetIssuer200JSONResponse Issuer
+
+func (response GetIssuer200JSONResponse) VisitGetIssuerResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetIssuerdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetIssuerdefaultApplicationProblemPlusJSONResponse) VisitGetIssuerResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutIssuerRequestObject struct {
+	Issuer IssuerPath `json:"issuer"`
+	Body   *PutIssuerJSONRequestBody
+}
+
+type PutIssuerResponseObject interface {
+	VisitPutIssuerResponse(w http.ResponseWriter) error
+}
+
+type PutIssuer200JSONResponse Issuer
+
+func (response PutIssuer200JSONResponse) VisitPutIssuerResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutIssuerdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response PutIssuerdefaultApplicationProblemPlusJSONResponse) VisitPutIssuerResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetTaxTableRequestObject struct {
+	Issuer IssuerPath `json:"issuer"`
+}
+
+type GetTaxTableResponseObject interface {
+	VisitGetTaxTableResponse(w http.ResponseWriter) error
+}
+
+type GetTaxTable200JSONResponse TaxTable
+
+func (response GetTaxTable200JSONResponse) VisitGetTaxTableResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetTaxTabledefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetTaxTabledefaultApplicationProblemPlusJSONResponse) VisitGetTaxTableResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutTaxTableRequestObject struct {
+	Issuer IssuerPath `json:"issuer"`
+	Body   *PutTaxTableJSONRequestBody
+}
+
+type PutTaxTableResponseObject interface {
+	VisitPutTaxTableResponse(w http.ResponseWriter) error
+}
+
+type PutTaxTable200JSONResponse TaxTable
+
+func (response PutTaxTable200JSONResponse) VisitPutTaxTableResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutTaxTabledefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response PutTaxTabledefaultApplicationProblemPlusJSONResponse) VisitPutTaxTableResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -8406,6 +10516,294 @@ func (response CreateGrantdefaultApplicationProblemPlusJSONResponse) VisitCreate
 	return err
 }
 
+type ListOrganizationInvoicesRequestObject struct {
+	Organization OrganizationPath `json:"organization"`
+	Params       ListOrganizationInvoicesParams
+}
+
+type ListOrganizationInvoicesResponseObject interface {
+	VisitListOrganizationInvoicesResponse(w http.ResponseWriter) error
+}
+
+type ListOrganizationInvoices200JSONResponse InvoiceList
+
+func (response ListOrganizationInvoices200JSONResponse) VisitListOrganizationInvoicesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListOrganizationInvoicesdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListOrganizationInvoicesdefaultApplicationProblemPlusJSONResponse) VisitListOrganizationInvoicesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetOrganizationInvoiceRequestObject struct {
+	Organization OrganizationPath `json:"organization"`
+	Invoice      InvoicePath      `json:"invoice"`
+}
+
+type GetOrganizationInvoiceResponseObject interface {
+	VisitGetOrganizationInvoiceResponse(w http.ResponseWriter) error
+}
+
+type GetOrganizationInvoice200JSONResponse Invoice
+
+func (response GetOrganizationInvoice200JSONResponse) VisitGetOrganizationInvoiceResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetOrganizationInvoicedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetOrganizationInvoicedefaultApplicationProblemPlusJSONResponse) VisitGetOrganizationInvoiceResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelInvoiceRequestObject struct {
+	Organization OrganizationPath `json:"organization"`
+	Invoice      InvoicePath      `json:"invoice"`
+	Params       CancelInvoiceParams
+	Body         *CancelInvoiceJSONRequestBody
+}
+
+type CancelInvoiceResponseObject interface {
+	VisitCancelInvoiceResponse(w http.ResponseWriter) error
+}
+
+type CancelInvoice200ResponseHeaders struct {
+	IdempotentReplayed *string
+}
+
+type CancelInvoice200JSONResponse struct {
+	Body    InvoiceCancelled
+	Headers CancelInvoice200ResponseHeaders
+}
+
+func (response CancelInvoice200JSONResponse) VisitCancelInvoiceResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CancelInvoicedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response CancelInvoicedefaultApplicationProblemPlusJSONResponse) VisitCancelInvoiceResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReissueInvoiceRequestObject struct {
+	Organization OrganizationPath `json:"organization"`
+	Invoice      InvoicePath      `json:"invoice"`
+	Params       ReissueInvoiceParams
+	Body         *ReissueInvoiceJSONRequestBody
+}
+
+type ReissueInvoiceResponseObject interface {
+	VisitReissueInvoiceResponse(w http.ResponseWriter) error
+}
+
+type ReissueInvoice200ResponseHeaders struct {
+	IdempotentReplayed *string
+}
+
+type ReissueInvoice200JSONResponse struct {
+	Body    InvoiceReissued
+	Headers ReissueInvoice200ResponseHeaders
+}
+
+func (response ReissueInvoice200JSONResponse) VisitReissueInvoiceResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReissueInvoicedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ReissueInvoicedefaultApplicationProblemPlusJSONResponse) VisitReissueInvoiceResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateCreditNoteRequestObject struct {
+	Organization OrganizationPath `json:"organization"`
+	Invoice      InvoicePath      `json:"invoice"`
+	Params       CreateCreditNoteParams
+	Body         *CreateCreditNoteJSONRequestBody
+}
+
+type CreateCreditNoteResponseObject interface {
+	VisitCreateCreditNoteResponse(w http.ResponseWriter) error
+}
+
+type CreateCreditNote201ResponseHeaders struct {
+	IdempotentReplayed *string
+}
+
+type CreateCreditNote201JSONResponse struct {
+	Body    Invoice
+	Headers CreateCreditNote201ResponseHeaders
+}
+
+func (response CreateCreditNote201JSONResponse) VisitCreateCreditNoteResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateCreditNotedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response CreateCreditNotedefaultApplicationProblemPlusJSONResponse) VisitCreateCreditNoteResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateWriteOffRequestObject struct {
+	Organization OrganizationPath `json:"organization"`
+	Invoice      InvoicePath      `json:"invoice"`
+	Params       CreateWriteOffParams
+	Body         *CreateWriteOffJSONRequestBody
+}
+
+type CreateWriteOffResponseObject interface {
+	VisitCreateWriteOffResponse(w http.ResponseWriter) error
+}
+
+type CreateWriteOff201ResponseHeaders struct {
+	IdempotentReplayed *string
+}
+
+type CreateWriteOff201JSONResponse struct {
+	Body    Invoice
+	Headers CreateWriteOff201ResponseHeaders
+}
+
+func (response CreateWriteOff201JSONResponse) VisitCreateWriteOffResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateWriteOffdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response CreateWriteOffdefaultApplicationProblemPlusJSONResponse) VisitCreateWriteOffResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type PutMoneyModeRequestObject struct {
 	Organization OrganizationPath `json:"organization"`
 	Body         *PutMoneyModeJSONRequestBody
@@ -8475,6 +10873,58 @@ type ListOrganizationPaymentsdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response ListOrganizationPaymentsdefaultApplicationProblemPlusJSONResponse) VisitListOrganizationPaymentsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateRefundRequestObject struct {
+	Organization OrganizationPath `json:"organization"`
+	Payment      PaymentPath      `json:"payment"`
+	Params       CreateRefundParams
+	Body         *CreateRefundJSONRequestBody
+}
+
+type CreateRefundResponseObject interface {
+	VisitCreateRefundResponse(w http.ResponseWriter) error
+}
+
+type CreateRefund201ResponseHeaders struct {
+	IdempotentReplayed *string
+}
+
+type CreateRefund201JSONResponse struct {
+	Body    Payment
+	Headers CreateRefund201ResponseHeaders
+}
+
+func (response CreateRefund201JSONResponse) VisitCreateRefundResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateRefunddefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response CreateRefunddefaultApplicationProblemPlusJSONResponse) VisitCreateRefundResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -9181,6 +11631,147 @@ func (response PublishSpotPricedefaultApplicationProblemPlusJSONResponse) VisitP
 	return err
 }
 
+type ListStatementLinesRequestObject struct {
+	Params ListStatementLinesParams
+}
+
+type ListStatementLinesResponseObject interface {
+	VisitListStatementLinesResponse(w http.ResponseWriter) error
+}
+
+type ListStatementLines200JSONResponse StatementLineList
+
+func (response ListStatementLines200JSONResponse) VisitListStatementLinesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListStatementLinesdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListStatementLinesdefaultApplicationProblemPlusJSONResponse) VisitListStatementLinesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type MatchStatementLineRequestObject struct {
+	StatementLine StatementLinePath `json:"statement_line"`
+	Params        MatchStatementLineParams
+	Body          *MatchStatementLineJSONRequestBody
+}
+
+type MatchStatementLineResponseObject interface {
+	VisitMatchStatementLineResponse(w http.ResponseWriter) error
+}
+
+type MatchStatementLine200ResponseHeaders struct {
+	IdempotentReplayed *string
+}
+
+type MatchStatementLine200JSONResponse struct {
+	Body    StatementLine
+	Headers MatchStatementLine200ResponseHeaders
+}
+
+func (response MatchStatementLine200JSONResponse) VisitMatchStatementLineResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type MatchStatementLinedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response MatchStatementLinedefaultApplicationProblemPlusJSONResponse) VisitMatchStatementLineResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReturnStatementLineRequestObject struct {
+	StatementLine StatementLinePath `json:"statement_line"`
+	Params        ReturnStatementLineParams
+	Body          *ReturnStatementLineJSONRequestBody
+}
+
+type ReturnStatementLineResponseObject interface {
+	VisitReturnStatementLineResponse(w http.ResponseWriter) error
+}
+
+type ReturnStatementLine200ResponseHeaders struct {
+	IdempotentReplayed *string
+}
+
+type ReturnStatementLine200JSONResponse struct {
+	Body    StatementLine
+	Headers ReturnStatementLine200ResponseHeaders
+}
+
+func (response ReturnStatementLine200JSONResponse) VisitReturnStatementLineResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ReturnStatementLinedefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ReturnStatementLinedefaultApplicationProblemPlusJSONResponse) VisitReturnStatementLineResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type CreateTokenRequestObject struct {
 }
 
@@ -9797,6 +12388,83 @@ type GetContractdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetContractdefaultApplicationProblemPlusJSONResponse) VisitGetContractResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExportFocusRequestObject struct {
+	Params ExportFocusParams
+}
+
+type ExportFocusResponseObject interface {
+	VisitExportFocusResponse(w http.ResponseWriter) error
+}
+
+type ExportFocus200ResponseHeaders struct {
+	ContentDisposition *string
+}
+
+type ExportFocus200ApplicationvndApacheParquetResponse struct {
+	Body          io.Reader
+	Headers       ExportFocus200ResponseHeaders
+	ContentLength int64
+}
+
+func (response ExportFocus200ApplicationvndApacheParquetResponse) VisitExportFocusResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "application/vnd.apache.parquet")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	if response.Headers.ContentDisposition != nil {
+		w.Header().Set("Content-Disposition", fmt.Sprint(*response.Headers.ContentDisposition))
+	}
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type ExportFocus200TextcsvResponse struct {
+	Body          io.Reader
+	Headers       ExportFocus200ResponseHeaders
+	ContentLength int64
+}
+
+func (response ExportFocus200TextcsvResponse) VisitExportFocusResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/csv")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	if response.Headers.ContentDisposition != nil {
+		w.Header().Set("Content-Disposition", fmt.Sprint(*response.Headers.ContentDisposition))
+	}
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type ExportFocusdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ExportFocusdefaultApplicationProblemPlusJSONResponse) VisitExportFocusResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -11011,6 +13679,45 @@ func (response ListGrantsdefaultApplicationProblemPlusJSONResponse) VisitListGra
 	return err
 }
 
+type GetPriceRulesRequestObject struct {
+	Params GetPriceRulesParams
+}
+
+type GetPriceRulesResponseObject interface {
+	VisitGetPriceRulesResponse(w http.ResponseWriter) error
+}
+
+type GetPriceRules200JSONResponse PriceRules
+
+func (response GetPriceRules200JSONResponse) VisitGetPriceRulesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetPriceRulesdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetPriceRulesdefaultApplicationProblemPlusJSONResponse) VisitGetPriceRulesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListInstancesRequestObject struct {
 	Project ProjectPath `json:"project"`
 	Params  ListInstancesParams
@@ -11583,6 +14290,57 @@ func (response ListOperationsdefaultApplicationProblemPlusJSONResponse) VisitLis
 	return err
 }
 
+type CreatePricePreviewRequestObject struct {
+	Project ProjectPath `json:"project"`
+	Params  CreatePricePreviewParams
+	Body    *CreatePricePreviewJSONRequestBody
+}
+
+type CreatePricePreviewResponseObject interface {
+	VisitCreatePricePreviewResponse(w http.ResponseWriter) error
+}
+
+type CreatePricePreview200ResponseHeaders struct {
+	IdempotentReplayed *string
+}
+
+type CreatePricePreview200JSONResponse struct {
+	Body    PricePreview
+	Headers CreatePricePreview200ResponseHeaders
+}
+
+func (response CreatePricePreview200JSONResponse) VisitCreatePricePreviewResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreatePricePreviewdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response CreatePricePreviewdefaultApplicationProblemPlusJSONResponse) VisitCreatePricePreviewResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetUsageRequestObject struct {
 	Project ProjectPath `json:"project"`
 	Params  GetUsageParams
@@ -11763,12 +14521,33 @@ type StrictServerInterface interface {
 	// RejectRequest Reject or withdraw a request
 	// (POST /v1/admin/approvals/{approval}/actions/reject)
 	RejectRequest(ctx context.Context, request RejectRequestRequestObject) (RejectRequestResponseObject, error)
+	// ImportStatement Import a bank statement
+	// (POST /v1/admin/bank-statements)
+	ImportStatement(ctx context.Context, request ImportStatementRequestObject) (ImportStatementResponseObject, error)
 	// CreateCoupon Create a coupon
 	// (POST /v1/admin/coupons)
 	CreateCoupon(ctx context.Context, request CreateCouponRequestObject) (CreateCouponResponseObject, error)
+	// ListDiscrepancies List discrepancies
+	// (GET /v1/admin/discrepancies)
+	ListDiscrepancies(ctx context.Context, request ListDiscrepanciesRequestObject) (ListDiscrepanciesResponseObject, error)
+	// ResolveDiscrepancy Decide a discrepancy
+	// (POST /v1/admin/discrepancies/{discrepancy}/actions/resolve)
+	ResolveDiscrepancy(ctx context.Context, request ResolveDiscrepancyRequestObject) (ResolveDiscrepancyResponseObject, error)
 	// ListAdminEvents List events of hosts, GPUs and instances
 	// (GET /v1/admin/events)
 	ListAdminEvents(ctx context.Context, request ListAdminEventsRequestObject) (ListAdminEventsResponseObject, error)
+	// ListLedgerAccounts List accounts of the ledger
+	// (GET /v1/admin/finance/accounts)
+	ListLedgerAccounts(ctx context.Context, request ListLedgerAccountsRequestObject) (ListLedgerAccountsResponseObject, error)
+	// CreateFinanceClose Close a month of the ledger
+	// (POST /v1/admin/finance/closes)
+	CreateFinanceClose(ctx context.Context, request CreateFinanceCloseRequestObject) (CreateFinanceCloseResponseObject, error)
+	// GetFinanceClose Get a closed month
+	// (GET /v1/admin/finance/closes/{period})
+	GetFinanceClose(ctx context.Context, request GetFinanceCloseRequestObject) (GetFinanceCloseResponseObject, error)
+	// GetJournalCsv Get the journal of a closed month as CSV
+	// (GET /v1/admin/finance/closes/{period}/journal)
+	GetJournalCsv(ctx context.Context, request GetJournalCsvRequestObject) (GetJournalCsvResponseObject, error)
 	// ListGpus List GPUs
 	// (GET /v1/admin/gpus)
 	ListGpus(ctx context.Context, request ListGpusRequestObject) (ListGpusResponseObject, error)
@@ -11802,6 +14581,24 @@ type StrictServerInterface interface {
 	// GetInvoiceRun Get an invoice run
 	// (GET /v1/admin/invoice-runs/{period})
 	GetInvoiceRun(ctx context.Context, request GetInvoiceRunRequestObject) (GetInvoiceRunResponseObject, error)
+	// CheckInvoiceRun Rate the documents of a month again
+	// (POST /v1/admin/invoice-runs/{period}/actions/check)
+	CheckInvoiceRun(ctx context.Context, request CheckInvoiceRunRequestObject) (CheckInvoiceRunResponseObject, error)
+	// ListIssuers List issuers
+	// (GET /v1/admin/issuers)
+	ListIssuers(ctx context.Context, request ListIssuersRequestObject) (ListIssuersResponseObject, error)
+	// GetIssuer Get an issuer
+	// (GET /v1/admin/issuers/{issuer})
+	GetIssuer(ctx context.Context, request GetIssuerRequestObject) (GetIssuerResponseObject, error)
+	// PutIssuer Create an issuer, or its next version
+	// (PUT /v1/admin/issuers/{issuer})
+	PutIssuer(ctx context.Context, request PutIssuerRequestObject) (PutIssuerResponseObject, error)
+	// GetTaxTable Get the tax table of an issuer
+	// (GET /v1/admin/issuers/{issuer}/tax-table)
+	GetTaxTable(ctx context.Context, request GetTaxTableRequestObject) (GetTaxTableResponseObject, error)
+	// PutTaxTable Replace the tax table of an issuer
+	// (PUT /v1/admin/issuers/{issuer}/tax-table)
+	PutTaxTable(ctx context.Context, request PutTaxTableRequestObject) (PutTaxTableResponseObject, error)
 	// ListJoinTokens List join tokens
 	// (GET /v1/admin/join-tokens)
 	ListJoinTokens(ctx context.Context, request ListJoinTokensRequestObject) (ListJoinTokensResponseObject, error)
@@ -11859,12 +14656,33 @@ type StrictServerInterface interface {
 	// CreateGrant Give promotional money
 	// (POST /v1/admin/organizations/{organization}/grants)
 	CreateGrant(ctx context.Context, request CreateGrantRequestObject) (CreateGrantResponseObject, error)
+	// ListOrganizationInvoices List invoices of an organization
+	// (GET /v1/admin/organizations/{organization}/invoices)
+	ListOrganizationInvoices(ctx context.Context, request ListOrganizationInvoicesRequestObject) (ListOrganizationInvoicesResponseObject, error)
+	// GetOrganizationInvoice Get an invoice of an organization
+	// (GET /v1/admin/organizations/{organization}/invoices/{invoice})
+	GetOrganizationInvoice(ctx context.Context, request GetOrganizationInvoiceRequestObject) (GetOrganizationInvoiceResponseObject, error)
+	// CancelInvoice Cancel a document by a full credit note
+	// (POST /v1/admin/organizations/{organization}/invoices/{invoice}/actions/cancel)
+	CancelInvoice(ctx context.Context, request CancelInvoiceRequestObject) (CancelInvoiceResponseObject, error)
+	// ReissueInvoice Cancel a document and issue it again
+	// (POST /v1/admin/organizations/{organization}/invoices/{invoice}/actions/reissue)
+	ReissueInvoice(ctx context.Context, request ReissueInvoiceRequestObject) (ReissueInvoiceResponseObject, error)
+	// CreateCreditNote Credit a document
+	// (POST /v1/admin/organizations/{organization}/invoices/{invoice}/credit-notes)
+	CreateCreditNote(ctx context.Context, request CreateCreditNoteRequestObject) (CreateCreditNoteResponseObject, error)
+	// CreateWriteOff Write off what is owed
+	// (POST /v1/admin/organizations/{organization}/invoices/{invoice}/write-offs)
+	CreateWriteOff(ctx context.Context, request CreateWriteOffRequestObject) (CreateWriteOffResponseObject, error)
 	// PutMoneyMode Set how an organization pays
 	// (PUT /v1/admin/organizations/{organization}/money-mode)
 	PutMoneyMode(ctx context.Context, request PutMoneyModeRequestObject) (PutMoneyModeResponseObject, error)
 	// ListOrganizationPayments List payments of an organization
 	// (GET /v1/admin/organizations/{organization}/payments)
 	ListOrganizationPayments(ctx context.Context, request ListOrganizationPaymentsRequestObject) (ListOrganizationPaymentsResponseObject, error)
+	// CreateRefund Refund a payment
+	// (POST /v1/admin/organizations/{organization}/payments/{payment}/refunds)
+	CreateRefund(ctx context.Context, request CreateRefundRequestObject) (CreateRefundResponseObject, error)
 	// CreatePrepayment Record money paid in
 	// (POST /v1/admin/organizations/{organization}/prepayments)
 	CreatePrepayment(ctx context.Context, request CreatePrepaymentRequestObject) (CreatePrepaymentResponseObject, error)
@@ -11910,6 +14728,15 @@ type StrictServerInterface interface {
 	// PublishSpotPrice Publish a spot price
 	// (POST /v1/admin/spot-prices)
 	PublishSpotPrice(ctx context.Context, request PublishSpotPriceRequestObject) (PublishSpotPriceResponseObject, error)
+	// ListStatementLines List bank transfers
+	// (GET /v1/admin/statement-lines)
+	ListStatementLines(ctx context.Context, request ListStatementLinesRequestObject) (ListStatementLinesResponseObject, error)
+	// MatchStatementLine Say what a transfer pays
+	// (POST /v1/admin/statement-lines/{statement_line}/actions/match)
+	MatchStatementLine(ctx context.Context, request MatchStatementLineRequestObject) (MatchStatementLineResponseObject, error)
+	// ReturnStatementLine Send a transfer back
+	// (POST /v1/admin/statement-lines/{statement_line}/actions/return)
+	ReturnStatementLine(ctx context.Context, request ReturnStatementLineRequestObject) (ReturnStatementLineResponseObject, error)
 	// CreateToken Exchange an API key for an access token
 	// (POST /v1/auth/token)
 	CreateToken(ctx context.Context, request CreateTokenRequestObject) (CreateTokenResponseObject, error)
@@ -11955,6 +14782,9 @@ type StrictServerInterface interface {
 	// GetContract Get a contract
 	// (GET /v1/organization/contracts/{contract})
 	GetContract(ctx context.Context, request GetContractRequestObject) (GetContractResponseObject, error)
+	// ExportFocus Costs by FOCUS 1.2
+	// (GET /v1/organization/exports/focus)
+	ExportFocus(ctx context.Context, request ExportFocusRequestObject) (ExportFocusResponseObject, error)
 	// PreviewInvoice What the running month costs so far
 	// (GET /v1/organization/invoice-preview)
 	PreviewInvoice(ctx context.Context, request PreviewInvoiceRequestObject) (PreviewInvoiceResponseObject, error)
@@ -12036,6 +14866,9 @@ type StrictServerInterface interface {
 	// ListGrants List grants and payments in
 	// (GET /v1/organization/wallet/grants)
 	ListGrants(ctx context.Context, request ListGrantsRequestObject) (ListGrantsResponseObject, error)
+	// GetPriceRules Price rules of an offer
+	// (GET /v1/prices)
+	GetPriceRules(ctx context.Context, request GetPriceRulesRequestObject) (GetPriceRulesResponseObject, error)
 	// ListInstances List instances
 	// (GET /v1/projects/{project}/instances)
 	ListInstances(ctx context.Context, request ListInstancesRequestObject) (ListInstancesResponseObject, error)
@@ -12066,6 +14899,9 @@ type StrictServerInterface interface {
 	// ListOperations List operations
 	// (GET /v1/projects/{project}/operations)
 	ListOperations(ctx context.Context, request ListOperationsRequestObject) (ListOperationsResponseObject, error)
+	// CreatePricePreview What a request would cost
+	// (POST /v1/projects/{project}/price-previews)
+	CreatePricePreview(ctx context.Context, request CreatePricePreviewRequestObject) (CreatePricePreviewResponseObject, error)
 	// GetUsage Usage of a project
 	// (GET /v1/projects/{project}/usage)
 	GetUsage(ctx context.Context, request GetUsageRequestObject) (GetUsageResponseObject, error)
@@ -12306,6 +15142,39 @@ func (sh *strictHandler) RejectRequest(w http.ResponseWriter, r *http.Request, a
 	}
 }
 
+// ImportStatement operation middleware
+func (sh *strictHandler) ImportStatement(w http.ResponseWriter, r *http.Request, params ImportStatementParams) {
+	var request ImportStatementRequestObject
+
+	request.Params = params
+
+	var body ImportStatementJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ImportStatement(ctx, request.(ImportStatementRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ImportStatement")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ImportStatementResponseObject); ok {
+		if err := validResponse.VisitImportStatementResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // CreateCoupon operation middleware
 func (sh *strictHandler) CreateCoupon(w http.ResponseWriter, r *http.Request, params CreateCouponParams) {
 	var request CreateCouponRequestObject
@@ -12339,6 +15208,66 @@ func (sh *strictHandler) CreateCoupon(w http.ResponseWriter, r *http.Request, pa
 	}
 }
 
+// ListDiscrepancies operation middleware
+func (sh *strictHandler) ListDiscrepancies(w http.ResponseWriter, r *http.Request, params ListDiscrepanciesParams) {
+	var request ListDiscrepanciesRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListDiscrepancies(ctx, request.(ListDiscrepanciesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListDiscrepancies")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListDiscrepanciesResponseObject); ok {
+		if err := validResponse.VisitListDiscrepanciesResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ResolveDiscrepancy operation middleware
+func (sh *strictHandler) ResolveDiscrepancy(w http.ResponseWriter, r *http.Request, discrepancy DiscrepancyPath, params ResolveDiscrepancyParams) {
+	var request ResolveDiscrepancyRequestObject
+
+	request.Discrepancy = discrepancy
+	request.Params = params
+
+	var body ResolveDiscrepancyJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ResolveDiscrepancy(ctx, request.(ResolveDiscrepancyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ResolveDiscrepancy")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ResolveDiscrepancyResponseObject); ok {
+		if err := validResponse.VisitResolveDiscrepancyResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // ListAdminEvents operation middleware
 func (sh *strictHandler) ListAdminEvents(w http.ResponseWriter, r *http.Request, params ListAdminEventsParams) {
 	var request ListAdminEventsRequestObject
@@ -12358,6 +15287,117 @@ func (sh *strictHandler) ListAdminEvents(w http.ResponseWriter, r *http.Request,
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ListAdminEventsResponseObject); ok {
 		if err := validResponse.VisitListAdminEventsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListLedgerAccounts operation middleware
+func (sh *strictHandler) ListLedgerAccounts(w http.ResponseWriter, r *http.Request, params ListLedgerAccountsParams) {
+	var request ListLedgerAccountsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListLedgerAccounts(ctx, request.(ListLedgerAccountsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListLedgerAccounts")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListLedgerAccountsResponseObject); ok {
+		if err := validResponse.VisitListLedgerAccountsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CreateFinanceClose operation middleware
+func (sh *strictHandler) CreateFinanceClose(w http.ResponseWriter, r *http.Request, params CreateFinanceCloseParams) {
+	var request CreateFinanceCloseRequestObject
+
+	request.Params = params
+
+	var body CreateFinanceCloseJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateFinanceClose(ctx, request.(CreateFinanceCloseRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateFinanceClose")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CreateFinanceCloseResponseObject); ok {
+		if err := validResponse.VisitCreateFinanceCloseResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetFinanceClose operation middleware
+func (sh *strictHandler) GetFinanceClose(w http.ResponseWriter, r *http.Request, period PeriodPath) {
+	var request GetFinanceCloseRequestObject
+
+	request.Period = period
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetFinanceClose(ctx, request.(GetFinanceCloseRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetFinanceClose")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetFinanceCloseResponseObject); ok {
+		if err := validResponse.VisitGetFinanceCloseResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetJournalCsv operation middleware
+func (sh *strictHandler) GetJournalCsv(w http.ResponseWriter, r *http.Request, period PeriodPath) {
+	var request GetJournalCsvRequestObject
+
+	request.Period = period
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetJournalCsv(ctx, request.(GetJournalCsvRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetJournalCsv")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetJournalCsvResponseObject); ok {
+		if err := validResponse.VisitGetJournalCsvResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -12664,6 +15704,175 @@ func (sh *strictHandler) GetInvoiceRun(w http.ResponseWriter, r *http.Request, p
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetInvoiceRunResponseObject); ok {
 		if err := validResponse.VisitGetInvoiceRunResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CheckInvoiceRun operation middleware
+func (sh *strictHandler) CheckInvoiceRun(w http.ResponseWriter, r *http.Request, period PeriodPath, params CheckInvoiceRunParams) {
+	var request CheckInvoiceRunRequestObject
+
+	request.Period = period
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CheckInvoiceRun(ctx, request.(CheckInvoiceRunRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CheckInvoiceRun")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CheckInvoiceRunResponseObject); ok {
+		if err := validResponse.VisitCheckInvoiceRunResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListIssuers operation middleware
+func (sh *strictHandler) ListIssuers(w http.ResponseWriter, r *http.Request) {
+	var request ListIssuersRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListIssuers(ctx, request.(ListIssuersRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListIssuers")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListIssuersResponseObject); ok {
+		if err := validResponse.VisitListIssuersResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetIssuer operation middleware
+func (sh *strictHandler) GetIssuer(w http.ResponseWriter, r *http.Request, issuer IssuerPath) {
+	var request GetIssuerRequestObject
+
+	request.Issuer = issuer
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetIssuer(ctx, request.(GetIssuerRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetIssuer")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetIssuerResponseObject); ok {
+		if err := validResponse.VisitGetIssuerResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PutIssuer operation middleware
+func (sh *strictHandler) PutIssuer(w http.ResponseWriter, r *http.Request, issuer IssuerPath) {
+	var request PutIssuerRequestObject
+
+	request.Issuer = issuer
+
+	var body PutIssuerJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PutIssuer(ctx, request.(PutIssuerRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PutIssuer")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PutIssuerResponseObject); ok {
+		if err := validResponse.VisitPutIssuerResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetTaxTable operation middleware
+func (sh *strictHandler) GetTaxTable(w http.ResponseWriter, r *http.Request, issuer IssuerPath) {
+	var request GetTaxTableRequestObject
+
+	request.Issuer = issuer
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetTaxTable(ctx, request.(GetTaxTableRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetTaxTable")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetTaxTableResponseObject); ok {
+		if err := validResponse.VisitGetTaxTableResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PutTaxTable operation middleware
+func (sh *strictHandler) PutTaxTable(w http.ResponseWriter, r *http.Request, issuer IssuerPath) {
+	var request PutTaxTableRequestObject
+
+	request.Issuer = issuer
+
+	var body PutTaxTableJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PutTaxTable(ctx, request.(PutTaxTableRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PutTaxTable")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PutTaxTableResponseObject); ok {
+		if err := validResponse.VisitPutTaxTableResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -13232,6 +16441,200 @@ func (sh *strictHandler) CreateGrant(w http.ResponseWriter, r *http.Request, org
 	}
 }
 
+// ListOrganizationInvoices operation middleware
+func (sh *strictHandler) ListOrganizationInvoices(w http.ResponseWriter, r *http.Request, organization OrganizationPath, params ListOrganizationInvoicesParams) {
+	var request ListOrganizationInvoicesRequestObject
+
+	request.Organization = organization
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListOrganizationInvoices(ctx, request.(ListOrganizationInvoicesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListOrganizationInvoices")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListOrganizationInvoicesResponseObject); ok {
+		if err := validResponse.VisitListOrganizationInvoicesResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetOrganizationInvoice operation middleware
+func (sh *strictHandler) GetOrganizationInvoice(w http.ResponseWriter, r *http.Request, organization OrganizationPath, invoice InvoicePath) {
+	var request GetOrganizationInvoiceRequestObject
+
+	request.Organization = organization
+	request.Invoice = invoice
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetOrganizationInvoice(ctx, request.(GetOrganizationInvoiceRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetOrganizationInvoice")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetOrganizationInvoiceResponseObject); ok {
+		if err := validResponse.VisitGetOrganizationInvoiceResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CancelInvoice operation middleware
+func (sh *strictHandler) CancelInvoice(w http.ResponseWriter, r *http.Request, organization OrganizationPath, invoice InvoicePath, params CancelInvoiceParams) {
+	var request CancelInvoiceRequestObject
+
+	request.Organization = organization
+	request.Invoice = invoice
+	request.Params = params
+
+	var body CancelInvoiceJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CancelInvoice(ctx, request.(CancelInvoiceRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CancelInvoice")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CancelInvoiceResponseObject); ok {
+		if err := validResponse.VisitCancelInvoiceResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ReissueInvoice operation middleware
+func (sh *strictHandler) ReissueInvoice(w http.ResponseWriter, r *http.Request, organization OrganizationPath, invoice InvoicePath, params ReissueInvoiceParams) {
+	var request ReissueInvoiceRequestObject
+
+	request.Organization = organization
+	request.Invoice = invoice
+	request.Params = params
+
+	var body ReissueInvoiceJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ReissueInvoice(ctx, request.(ReissueInvoiceRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ReissueInvoice")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ReissueInvoiceResponseObject); ok {
+		if err := validResponse.VisitReissueInvoiceResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CreateCreditNote operation middleware
+func (sh *strictHandler) CreateCreditNote(w http.ResponseWriter, r *http.Request, organization OrganizationPath, invoice InvoicePath, params CreateCreditNoteParams) {
+	var request CreateCreditNoteRequestObject
+
+	request.Organization = organization
+	request.Invoice = invoice
+	request.Params = params
+
+	var body CreateCreditNoteJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateCreditNote(ctx, request.(CreateCreditNoteRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateCreditNote")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CreateCreditNoteResponseObject); ok {
+		if err := validResponse.VisitCreateCreditNoteResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CreateWriteOff operation middleware
+func (sh *strictHandler) CreateWriteOff(w http.ResponseWriter, r *http.Request, organization OrganizationPath, invoice InvoicePath, params CreateWriteOffParams) {
+	var request CreateWriteOffRequestObject
+
+	request.Organization = organization
+	request.Invoice = invoice
+	request.Params = params
+
+	var body CreateWriteOffJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateWriteOff(ctx, request.(CreateWriteOffRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateWriteOff")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CreateWriteOffResponseObject); ok {
+		if err := validResponse.VisitCreateWriteOffResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // PutMoneyMode operation middleware
 func (sh *strictHandler) PutMoneyMode(w http.ResponseWriter, r *http.Request, organization OrganizationPath) {
 	var request PutMoneyModeRequestObject
@@ -13285,6 +16688,41 @@ func (sh *strictHandler) ListOrganizationPayments(w http.ResponseWriter, r *http
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ListOrganizationPaymentsResponseObject); ok {
 		if err := validResponse.VisitListOrganizationPaymentsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CreateRefund operation middleware
+func (sh *strictHandler) CreateRefund(w http.ResponseWriter, r *http.Request, organization OrganizationPath, payment PaymentPath, params CreateRefundParams) {
+	var request CreateRefundRequestObject
+
+	request.Organization = organization
+	request.Payment = payment
+	request.Params = params
+
+	var body CreateRefundJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateRefund(ctx, request.(CreateRefundRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateRefund")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CreateRefundResponseObject); ok {
+		if err := validResponse.VisitCreateRefundResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -13748,6 +17186,100 @@ func (sh *strictHandler) PublishSpotPrice(w http.ResponseWriter, r *http.Request
 	}
 }
 
+// ListStatementLines operation middleware
+func (sh *strictHandler) ListStatementLines(w http.ResponseWriter, r *http.Request, params ListStatementLinesParams) {
+	var request ListStatementLinesRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListStatementLines(ctx, request.(ListStatementLinesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListStatementLines")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListStatementLinesResponseObject); ok {
+		if err := validResponse.VisitListStatementLinesResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// MatchStatementLine operation middleware
+func (sh *strictHandler) MatchStatementLine(w http.ResponseWriter, r *http.Request, statementLine StatementLinePath, params MatchStatementLineParams) {
+	var request MatchStatementLineRequestObject
+
+	request.StatementLine = statementLine
+	request.Params = params
+
+	var body MatchStatementLineJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.MatchStatementLine(ctx, request.(MatchStatementLineRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "MatchStatementLine")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(MatchStatementLineResponseObject); ok {
+		if err := validResponse.VisitMatchStatementLineResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ReturnStatementLine operation middleware
+func (sh *strictHandler) ReturnStatementLine(w http.ResponseWriter, r *http.Request, statementLine StatementLinePath, params ReturnStatementLineParams) {
+	var request ReturnStatementLineRequestObject
+
+	request.StatementLine = statementLine
+	request.Params = params
+
+	var body ReturnStatementLineJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ReturnStatementLine(ctx, request.(ReturnStatementLineRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ReturnStatementLine")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ReturnStatementLineResponseObject); ok {
+		if err := validResponse.VisitReturnStatementLineResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // CreateToken operation middleware
 func (sh *strictHandler) CreateToken(w http.ResponseWriter, r *http.Request) {
 	var request CreateTokenRequestObject
@@ -14155,6 +17687,32 @@ func (sh *strictHandler) GetContract(w http.ResponseWriter, r *http.Request, con
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(GetContractResponseObject); ok {
 		if err := validResponse.VisitGetContractResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ExportFocus operation middleware
+func (sh *strictHandler) ExportFocus(w http.ResponseWriter, r *http.Request, params ExportFocusParams) {
+	var request ExportFocusRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ExportFocus(ctx, request.(ExportFocusRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ExportFocus")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ExportFocusResponseObject); ok {
+		if err := validResponse.VisitExportFocusResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -14903,6 +18461,32 @@ func (sh *strictHandler) ListGrants(w http.ResponseWriter, r *http.Request, para
 	}
 }
 
+// GetPriceRules operation middleware
+func (sh *strictHandler) GetPriceRules(w http.ResponseWriter, r *http.Request, params GetPriceRulesParams) {
+	var request GetPriceRulesRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetPriceRules(ctx, request.(GetPriceRulesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetPriceRules")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetPriceRulesResponseObject); ok {
+		if err := validResponse.VisitGetPriceRulesResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // ListInstances operation middleware
 func (sh *strictHandler) ListInstances(w http.ResponseWriter, r *http.Request, project ProjectPath, params ListInstancesParams) {
 	var request ListInstancesRequestObject
@@ -15194,6 +18778,40 @@ func (sh *strictHandler) ListOperations(w http.ResponseWriter, r *http.Request, 
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ListOperationsResponseObject); ok {
 		if err := validResponse.VisitListOperationsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CreatePricePreview operation middleware
+func (sh *strictHandler) CreatePricePreview(w http.ResponseWriter, r *http.Request, project ProjectPath, params CreatePricePreviewParams) {
+	var request CreatePricePreviewRequestObject
+
+	request.Project = project
+	request.Params = params
+
+	var body CreatePricePreviewJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CreatePricePreview(ctx, request.(CreatePricePreviewRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreatePricePreview")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CreatePricePreviewResponseObject); ok {
+		if err := validResponse.VisitCreatePricePreviewResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

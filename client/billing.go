@@ -207,3 +207,19 @@ func (c *Client) SetPaymentMethod(ctx context.Context, method string) error {
 	_, err := read(c.raw.SetPaymentMethod(ctx, wire.PaymentMethodPut{Method: method}))
 	return err
 }
+
+// PriceRules reads what an offer costs the organization in each state of an instance.
+func (c *Client) PriceRules(ctx context.Context, offer string, class PriorityClass) (PriceRules, error) {
+	return answer[PriceRules](c.raw.GetPriceRules(ctx, &wire.GetPriceRulesParams{Offer: offer, PriorityClass: optional(class)}))
+}
+
+// PreviewPrice tells what a request would cost; nothing is held or locked by it.
+func (c *Client) PreviewPrice(ctx context.Context, project string, in PricePreviewCreate, opts ...CallOption) (PricePreview, error) {
+	return answer[PricePreview](c.raw.CreatePricePreview(ctx, project, &wire.CreatePricePreviewParams{}, in, editors(opts)...))
+}
+
+// ExportFocus reads the costs of a month, YYYY-MM, by FOCUS 1.2: format csv or parquet.
+func (c *Client) ExportFocus(ctx context.Context, period, format string) ([]byte, error) {
+	f := wire.ExportFormat(format)
+	return read(c.raw.ExportFocus(ctx, &wire.ExportFocusParams{Period: period, Format: &f}))
+}

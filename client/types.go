@@ -93,6 +93,33 @@ type (
 	Coupon                        = wire.Coupon
 	CouponCreate                  = wire.CouponCreate
 	TaxIDCheck                    = wire.TaxIdCheck
+	PriorityClass                 = wire.PriorityClass
+	PriceRules                    = wire.PriceRules
+	PriceRule                     = wire.PriceRule
+	PricePreview                  = wire.PricePreview
+	PricePreviewCreate            = wire.PricePreviewCreate
+	PriceShape                    = wire.PriceShape
+	Issuer                        = wire.Issuer
+	IssuerPut                     = wire.IssuerPut
+	TaxTable                      = wire.TaxTable
+	TaxTablePut                   = wire.TaxTablePut
+	CreditNoteCreate              = wire.CreditNoteCreate
+	InvoiceCancel                 = wire.InvoiceCancel
+	InvoiceCancelled              = wire.InvoiceCancelled
+	InvoiceReissued               = wire.InvoiceReissued
+	WriteOffCreate                = wire.WriteOffCreate
+	RefundCreate                  = wire.RefundCreate
+	StatementCreate               = wire.StatementCreate
+	StatementImport               = wire.StatementImport
+	StatementLine                 = wire.StatementLine
+	StatementLineState            = wire.StatementLineState
+	StatementMatch                = wire.StatementMatch
+	FinanceClose                  = wire.FinanceClose
+	LedgerAccount                 = wire.LedgerAccount
+	RerateReport                  = wire.RerateReport
+	Discrepancy                   = wire.Discrepancy
+	DiscrepancyStatus             = wire.DiscrepancyStatus
+	DiscrepancyResolve            = wire.DiscrepancyResolve
 	TaxIDAnswer                   = wire.TaxIdAnswer
 )
 

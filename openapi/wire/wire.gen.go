@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/oapi-codegen/nullable"
+	openapi_types "github.com/oapi-codegen/runtime/types"
 )
 
 // Defines values for AccessTokenTokenType.
@@ -162,6 +163,39 @@ func (e BuyerStatus) Valid() bool {
 	}
 }
 
+// Defines values for ChargeState.
+const (
+	ChargeStateDeleted         ChargeState = "deleted"
+	ChargeStatePreemptedEarly  ChargeState = "preempted_early"
+	ChargeStatePreparing       ChargeState = "preparing"
+	ChargeStateRunning         ChargeState = "running"
+	ChargeStateStopped         ChargeState = "stopped"
+	ChargeStateStoppedRetained ChargeState = "stopped_retained"
+	ChargeStateUnavailable     ChargeState = "unavailable"
+)
+
+// Valid indicates whether the value is a known member of the ChargeState enum.
+func (e ChargeState) Valid() bool {
+	switch e {
+	case ChargeStateDeleted:
+		return true
+	case ChargeStatePreemptedEarly:
+		return true
+	case ChargeStatePreparing:
+		return true
+	case ChargeStateRunning:
+		return true
+	case ChargeStateStopped:
+		return true
+	case ChargeStateStoppedRetained:
+		return true
+	case ChargeStateUnavailable:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for CsvTable.
 const (
 	CsvTableLines    CsvTable = "lines"
@@ -180,6 +214,42 @@ func (e CsvTable) Valid() bool {
 	}
 }
 
+// Defines values for DiscrepancyStatus.
+const (
+	DiscrepancyStatusOpen     DiscrepancyStatus = "open"
+	DiscrepancyStatusResolved DiscrepancyStatus = "resolved"
+)
+
+// Valid indicates whether the value is a known member of the DiscrepancyStatus enum.
+func (e DiscrepancyStatus) Valid() bool {
+	switch e {
+	case DiscrepancyStatusOpen:
+		return true
+	case DiscrepancyStatusResolved:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DiscrepancyVerdict.
+const (
+	DiscrepancyVerdictBilled DiscrepancyVerdict = "billed"
+	DiscrepancyVerdictProven DiscrepancyVerdict = "proven"
+)
+
+// Valid indicates whether the value is a known member of the DiscrepancyVerdict enum.
+func (e DiscrepancyVerdict) Valid() bool {
+	switch e {
+	case DiscrepancyVerdictBilled:
+		return true
+	case DiscrepancyVerdictProven:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for EndpointKind.
 const (
 	EndpointKindPort EndpointKind = "port"
@@ -192,6 +262,24 @@ func (e EndpointKind) Valid() bool {
 	case EndpointKindPort:
 		return true
 	case EndpointKindSsh:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ExportFormat.
+const (
+	ExportFormatCsv     ExportFormat = "csv"
+	ExportFormatParquet ExportFormat = "parquet"
+)
+
+// Valid indicates whether the value is a known member of the ExportFormat enum.
+func (e ExportFormat) Valid() bool {
+	switch e {
+	case ExportFormatCsv:
+		return true
+	case ExportFormatParquet:
 		return true
 	default:
 		return false
@@ -747,6 +835,24 @@ func (e OperationStatus) Valid() bool {
 	}
 }
 
+// Defines values for OriginalFormat.
+const (
+	OriginalFormatPdf OriginalFormat = "pdf"
+	OriginalFormatUbl OriginalFormat = "ubl"
+)
+
+// Valid indicates whether the value is a known member of the OriginalFormat enum.
+func (e OriginalFormat) Valid() bool {
+	switch e {
+	case OriginalFormatPdf:
+		return true
+	case OriginalFormatUbl:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for PaymentAttemptState.
 const (
 	PaymentAttemptStateCancelled   PaymentAttemptState = "cancelled"
@@ -795,6 +901,30 @@ func (e PortProtocol) Valid() bool {
 	}
 }
 
+// Defines values for PriceSource.
+const (
+	PriceSourceContract PriceSource = "contract"
+	PriceSourceList     PriceSource = "list"
+	PriceSourceLock     PriceSource = "lock"
+	PriceSourceSpot     PriceSource = "spot"
+)
+
+// Valid indicates whether the value is a known member of the PriceSource enum.
+func (e PriceSource) Valid() bool {
+	switch e {
+	case PriceSourceContract:
+		return true
+	case PriceSourceList:
+		return true
+	case PriceSourceLock:
+		return true
+	case PriceSourceSpot:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for PricingKind.
 const (
 	PricingKindOnDemand PricingKind = "on_demand"
@@ -834,6 +964,27 @@ func (e PrincipalKind) Valid() bool {
 	}
 }
 
+// Defines values for PriorityClass.
+const (
+	PriorityClassReserved PriorityClass = "reserved"
+	PriorityClassSpot     PriorityClass = "spot"
+	PriorityClassStandard PriorityClass = "standard"
+)
+
+// Valid indicates whether the value is a known member of the PriorityClass enum.
+func (e PriorityClass) Valid() bool {
+	switch e {
+	case PriorityClassReserved:
+		return true
+	case PriorityClassSpot:
+		return true
+	case PriorityClassStandard:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Recovery.
 const (
 	RecoveryRestart         Recovery = "restart"
@@ -849,6 +1000,27 @@ func (e Recovery) Valid() bool {
 	case RecoveryRestartUnfenced:
 		return true
 	case RecoveryStop:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RefundChoice.
+const (
+	RefundChoiceNone     RefundChoice = "none"
+	RefundChoiceProvider RefundChoice = "provider"
+	RefundChoiceWallet   RefundChoice = "wallet"
+)
+
+// Valid indicates whether the value is a known member of the RefundChoice enum.
+func (e RefundChoice) Valid() bool {
+	switch e {
+	case RefundChoiceNone:
+		return true
+	case RefundChoiceProvider:
+		return true
+	case RefundChoiceWallet:
 		return true
 	default:
 		return false
@@ -873,6 +1045,72 @@ func (e SshPurpose) Valid() bool {
 	}
 }
 
+// Defines values for StatementLineState.
+const (
+	StatementLineStateMatched  StatementLineState = "matched"
+	StatementLineStateQueued   StatementLineState = "queued"
+	StatementLineStateReturned StatementLineState = "returned"
+)
+
+// Valid indicates whether the value is a known member of the StatementLineState enum.
+func (e StatementLineState) Valid() bool {
+	switch e {
+	case StatementLineStateMatched:
+		return true
+	case StatementLineStateQueued:
+		return true
+	case StatementLineStateReturned:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for StopBehavior.
+const (
+	StopBehaviorRelease StopBehavior = "release"
+	StopBehaviorRetain  StopBehavior = "retain"
+)
+
+// Valid indicates whether the value is a known member of the StopBehavior enum.
+func (e StopBehavior) Valid() bool {
+	switch e {
+	case StopBehaviorRelease:
+		return true
+	case StopBehaviorRetain:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for TaxCategory.
+const (
+	TaxCategoryAE TaxCategory = "AE"
+	TaxCategoryE  TaxCategory = "E"
+	TaxCategoryO  TaxCategory = "O"
+	TaxCategoryS  TaxCategory = "S"
+	TaxCategoryZ  TaxCategory = "Z"
+)
+
+// Valid indicates whether the value is a known member of the TaxCategory enum.
+func (e TaxCategory) Valid() bool {
+	switch e {
+	case TaxCategoryAE:
+		return true
+	case TaxCategoryE:
+		return true
+	case TaxCategoryO:
+		return true
+	case TaxCategoryS:
+		return true
+	case TaxCategoryZ:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for TaxIdOutcome.
 const (
 	TaxIdOutcomeInvalid TaxIdOutcome = "invalid"
@@ -888,6 +1126,60 @@ func (e TaxIdOutcome) Valid() bool {
 	case TaxIdOutcomeUnknown:
 		return true
 	case TaxIdOutcomeValid:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for TaxPoint.
+const (
+	TaxPointConsumption TaxPoint = "consumption"
+	TaxPointReceipt     TaxPoint = "receipt"
+)
+
+// Valid indicates whether the value is a known member of the TaxPoint enum.
+func (e TaxPoint) Valid() bool {
+	switch e {
+	case TaxPointConsumption:
+		return true
+	case TaxPointReceipt:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for TaxProof.
+const (
+	TaxProofConfirmed TaxProof = "confirmed"
+	TaxProofMissing   TaxProof = "missing"
+)
+
+// Valid indicates whether the value is a known member of the TaxProof enum.
+func (e TaxProof) Valid() bool {
+	switch e {
+	case TaxProofConfirmed:
+		return true
+	case TaxProofMissing:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for TaxRateOf.
+const (
+	TaxRateOfBuyer  TaxRateOf = "buyer"
+	TaxRateOfSeller TaxRateOf = "seller"
+)
+
+// Valid indicates whether the value is a known member of the TaxRateOf enum.
+func (e TaxRateOf) Valid() bool {
+	switch e {
+	case TaxRateOfBuyer:
+		return true
+	case TaxRateOfSeller:
 		return true
 	default:
 		return false
@@ -1157,6 +1449,14 @@ type AutoTopUpOrder struct {
 	Threshold MoneyInput `json:"threshold"`
 }
 
+// BankAccount Where a payment goes.
+type BankAccount struct {
+	Bic    *string `json:"bic,omitempty"`
+	Holder string  `json:"holder"`
+	Iban   string  `json:"iban"`
+	Name   *string `json:"name,omitempty"`
+}
+
 // BillingProfile An organization as a buyer.
 type BillingProfile struct {
 	Address []string `json:"address"`
@@ -1276,6 +1576,12 @@ type BudgetScope string
 
 // BuyerStatus What a buyer is.
 type BuyerStatus string
+
+// ChargeState A state of an instance, as far as it is charged.
+type ChargeState string
+
+// CloseReport Trial balance, ageing, open items, VAT and roll-forwards. Amounts are decimals of their currency, debit positive.
+type CloseReport map[string]interface{}
 
 // Contract What was agreed with an organization.
 type Contract struct {
@@ -1419,11 +1725,82 @@ type CouponRedeem struct {
 	Code string `json:"code"`
 }
 
+// CreditLine A line to credit.
+type CreditLine struct {
+	Line int32 `json:"line"`
+
+	// Net Default: all that is left of it.
+	Net *MoneyInput `json:"net,omitempty"`
+}
+
+// CreditNoteCreate A credit of lines, of a net amount over all lines, or with neither of all that is left.
+type CreditNoteCreate struct {
+	Lines *[]CreditLine `json:"lines,omitempty"`
+
+	// Net An amount of money.
+	Net    *MoneyInput `json:"net,omitempty"`
+	Reason string      `json:"reason"`
+
+	// Refund Default: unapplied.
+	Refund *RefundChoice `json:"refund,omitempty"`
+}
+
+// Csv Comma-separated values with a header.
+type Csv = string
+
 // CsvTable Lines, or the instances behind each line.
 type CsvTable string
 
 // Currency ISO 4217 code.
 type Currency = string
+
+// Discrepancy Time that was billed beyond its proof. It is off the bill until somebody decides.
+type Discrepancy struct {
+	// From An instant: RFC 3339, UTC, six digits of a second.
+	From     Timestamp `json:"from"`
+	Id       string    `json:"id"`
+	Instance string    `json:"instance"`
+	Meter    string    `json:"meter"`
+	Name     string    `json:"name"`
+
+	// OpenedAt An instant: RFC 3339, UTC, six digits of a second.
+	OpenedAt     Timestamp                    `json:"opened_at"`
+	Organization string                       `json:"organization"`
+	Period       string                       `json:"period"`
+	Reason       nullable.Nullable[string]    `json:"reason"`
+	ResolvedAt   nullable.Nullable[Timestamp] `json:"resolved_at"`
+	ResolvedBy   nullable.Nullable[string]    `json:"resolved_by"`
+	Run          int32                        `json:"run"`
+
+	// Status Where a discrepancy stands.
+	Status DiscrepancyStatus `json:"status"`
+
+	// To An instant: RFC 3339, UTC, six digits of a second.
+	To      Timestamp                             `json:"to"`
+	Verdict nullable.Nullable[DiscrepancyVerdict] `json:"verdict"`
+}
+
+// DiscrepancyList One page of Discrepancy objects.
+type DiscrepancyList struct {
+	Items []Discrepancy `json:"items"`
+
+	// NextPageToken Absent on the last page.
+	NextPageToken *string `json:"next_page_token,omitempty"`
+}
+
+// DiscrepancyResolve A verdict and its reason.
+type DiscrepancyResolve struct {
+	Reason string `json:"reason"`
+
+	// Verdict Whether the meter or the proof was right.
+	Verdict DiscrepancyVerdict `json:"verdict"`
+}
+
+// DiscrepancyStatus Where a discrepancy stands.
+type DiscrepancyStatus string
+
+// DiscrepancyVerdict Whether the meter or the proof was right.
+type DiscrepancyVerdict string
 
 // DocumentRef Another document.
 type DocumentRef struct {
@@ -1506,6 +1883,9 @@ type EventList struct {
 	NextPageToken *string `json:"next_page_token,omitempty"`
 }
 
+// ExportFormat Form of an export.
+type ExportFormat string
+
 // FieldProblem One refused part of a request.
 type FieldProblem struct {
 	// Code What is wrong, stable.
@@ -1516,6 +1896,25 @@ type FieldProblem struct {
 
 	// Pointer JSON pointer into the body, or the name of a parameter or header.
 	Pointer string `json:"pointer"`
+}
+
+// FinanceClose A closed month: nothing is posted into it any more.
+type FinanceClose struct {
+	// ClosedAt An instant: RFC 3339, UTC, six digits of a second.
+	ClosedAt Timestamp `json:"closed_at"`
+	ClosedBy string    `json:"closed_by"`
+	Period   string    `json:"period"`
+
+	// Report Trial balance, ageing, open items, VAT and roll-forwards. Amounts are decimals of their currency, debit positive.
+	Report CloseReport `json:"report"`
+
+	// Sha256 Of the report and the journal as stored, hexadecimal.
+	Sha256 string `json:"sha256"`
+}
+
+// FinanceCloseCreate The month to close.
+type FinanceCloseCreate struct {
+	Period string `json:"period"`
 }
 
 // Gpu A physical GPU.
@@ -2086,6 +2485,23 @@ type Invoice struct {
 	Total Money `json:"total"`
 }
 
+// InvoiceCancel Why a document is taken back, and what happens with what was paid.
+type InvoiceCancel struct {
+	Reason string `json:"reason"`
+
+	// Refund Needed when something was paid.
+	Refund *RefundChoice `json:"refund,omitempty"`
+}
+
+// InvoiceCancelled A cancelled document.
+type InvoiceCancelled struct {
+	// CreditNote Null when nothing was left to credit.
+	CreditNote nullable.Nullable[string] `json:"credit_note"`
+
+	// Invoice An invoice, a draft or a preview: one shape.
+	Invoice Invoice `json:"invoice"`
+}
+
 // InvoiceKind What a document is. The amounts of a credit note are negative.
 type InvoiceKind string
 
@@ -2155,6 +2571,14 @@ type InvoiceList struct {
 
 	// NextPageToken Absent on the last page.
 	NextPageToken *string `json:"next_page_token,omitempty"`
+}
+
+// InvoiceReissued A document that was made again.
+type InvoiceReissued struct {
+	CreditNote nullable.Nullable[string] `json:"credit_note"`
+
+	// Invoice The new one.
+	Invoice Invoice `json:"invoice"`
 }
 
 // InvoiceRun An invoice run, named by its period.
@@ -2245,6 +2669,76 @@ type Isolation struct {
 	Host HostIsolation `json:"host"`
 }
 
+// Issuer Who sells, from an instant on.
+type Issuer struct {
+	Address []string                       `json:"address"`
+	Bank    nullable.Nullable[BankAccount] `json:"bank"`
+	Country string                         `json:"country"`
+
+	// EffectiveFrom An instant: RFC 3339, UTC, six digits of a second.
+	EffectiveFrom Timestamp `json:"effective_from"`
+	LegalName     string    `json:"legal_name"`
+
+	// Locale Language of documents.
+	Locale Locale `json:"locale"`
+
+	// Original Form of the legal original.
+	Original    OriginalFormat `json:"original"`
+	PaymentDays int32          `json:"payment_days"`
+
+	// Prefix Of numbers.
+	Prefix         string `json:"prefix"`
+	RetentionYears int32  `json:"retention_years"`
+	Slug           string `json:"slug"`
+
+	// SmallAmounts Below it a month is carried on; one a currency.
+	SmallAmounts []Money                   `json:"small_amounts"`
+	TaxId        nullable.Nullable[string] `json:"tax_id"`
+
+	// TaxPoint When the tax of a prepayment is due.
+	TaxPoint TaxPoint `json:"tax_point"`
+
+	// TimeZone The year of numbers and the dates of documents are its.
+	TimeZone string `json:"time_zone"`
+}
+
+// IssuerList Issuers in force, by name.
+type IssuerList struct {
+	Items []Issuer `json:"items"`
+}
+
+// IssuerPut The next version of an issuer; the first makes it.
+type IssuerPut struct {
+	Address []AddressLine `json:"address"`
+
+	// Bank Where a payment goes.
+	Bank    *BankAccount `json:"bank,omitempty"`
+	Country string       `json:"country"`
+
+	// EffectiveFrom Default: now.
+	EffectiveFrom *Timestamp `json:"effective_from,omitempty"`
+	LegalName     string     `json:"legal_name"`
+
+	// Locale Language of documents.
+	Locale *Locale `json:"locale,omitempty"`
+
+	// Original Form of the legal original.
+	Original    *OriginalFormat `json:"original,omitempty"`
+	PaymentDays *int32          `json:"payment_days,omitempty"`
+
+	// Prefix Never changes.
+	Prefix         string        `json:"prefix"`
+	RetentionYears *int32        `json:"retention_years,omitempty"`
+	SmallAmounts   *[]MoneyInput `json:"small_amounts,omitempty"`
+	TaxId          *string       `json:"tax_id,omitempty"`
+
+	// TaxPoint When the tax of a prepayment is due.
+	TaxPoint *TaxPoint `json:"tax_point,omitempty"`
+
+	// TimeZone Default: UTC.
+	TimeZone *string `json:"time_zone,omitempty"`
+}
+
 // JoinToken A join token. The secret is shown once.
 type JoinToken struct {
 	AutoApprove bool                      `json:"auto_approve"`
@@ -2326,6 +2820,19 @@ type JwkUse string
 // JwkSet RFC 7517 key set.
 type JwkSet struct {
 	Keys []Jwk `json:"keys"`
+}
+
+// LedgerAccount What an account stands at; debit is positive.
+type LedgerAccount struct {
+	Account string `json:"account"`
+
+	// Balance An amount of a document, with exactly the currency's minor digits. Never a float.
+	Balance Money `json:"balance"`
+}
+
+// LedgerAccounts All accounts, one row a currency.
+type LedgerAccounts struct {
+	Items []LedgerAccount `json:"items"`
 }
 
 // LineComponent What a line is for, in the order of documents.
@@ -2639,6 +3146,9 @@ type OrganizationList struct {
 	NextPageToken *string `json:"next_page_token,omitempty"`
 }
 
+// OriginalFormat Form of the legal original.
+type OriginalFormat string
+
 // OriginalRef The stored legal original.
 type OriginalRef struct {
 	MediaType string `json:"media_type"`
@@ -2757,6 +3267,9 @@ type Port struct {
 // PortProtocol Default: `tcp`.
 type PortProtocol string
 
+// Postcode A postcode, or how one begins.
+type Postcode = string
+
 // PrepaymentCreate Money that came outside of any provider.
 type PrepaymentCreate struct {
 	// Amount Gross.
@@ -2836,6 +3349,134 @@ type PriceBookList struct {
 	NextPageToken *string `json:"next_page_token,omitempty"`
 }
 
+// PriceEstimate What running would add to the usage of the organization: tiers, coverage, discounts, minimum and cap included; amounts of whole months, promotions and tax not.
+type PriceEstimate struct {
+	// Amount Exact rounded.
+	Amount Money `json:"amount"`
+
+	// Exact A price, or an exact amount, with at most 12 decimals. Never a float.
+	Exact Price `json:"exact"`
+
+	// From An instant: RFC 3339, UTC, six digits of a second.
+	From      Timestamp `json:"from"`
+	Hours     string    `json:"hours"`
+	Instances int32     `json:"instances"`
+
+	// To An instant: RFC 3339, UTC, six digits of a second.
+	To Timestamp `json:"to"`
+}
+
+// PriceLock The ceiling that an instance made now has until it is deleted.
+type PriceLock struct {
+	// PricePerHour A price, or an exact amount, with at most 12 decimals. Never a float.
+	PricePerHour Price  `json:"price_per_hour"`
+	PriceVersion string `json:"price_version"`
+}
+
+// PricePreview What a request would cost. Nothing is held or locked by it.
+type PricePreview struct {
+	// At Business time.
+	At Timestamp `json:"at"`
+
+	// Currency ISO 4217 code.
+	Currency Currency `json:"currency"`
+
+	// Estimate What running would add to the usage of the organization: tiers, coverage, discounts, minimum and cap included; amounts of whole months, promotions and tax not.
+	Estimate PriceEstimate                    `json:"estimate"`
+	Family   string                           `json:"family"`
+	Lock     nullable.Nullable[PriceLock]     `json:"lock"`
+	Next     nullable.Nullable[PricedVersion] `json:"next"`
+	Offer    string                           `json:"offer"`
+	Region   string                           `json:"region"`
+	Rules    []PriceRule                      `json:"rules"`
+	Sku      string                           `json:"sku"`
+}
+
+// PricePreviewCreate An offer, or the least that one must have: exactly one of the two.
+type PricePreviewCreate struct {
+	// Hours Default: 1.
+	Hours *string `json:"hours,omitempty"`
+
+	// Instances Default: 1.
+	Instances *int32  `json:"instances,omitempty"`
+	Offer     *string `json:"offer,omitempty"`
+
+	// PriorityClass How an instance is placed and priced.
+	PriorityClass *PriorityClass `json:"priority_class,omitempty"`
+
+	// Shape The cheapest offer that has it.
+	Shape *PriceShape `json:"shape,omitempty"`
+
+	// StopBehavior Whether a stopped instance keeps its slice.
+	StopBehavior *StopBehavior `json:"stop_behavior,omitempty"`
+}
+
+// PriceRule What an instance is charged in a state. A state without a rule is free.
+type PriceRule struct {
+	// CapHours The most hours of a month; 0: none.
+	CapHours  int32                     `json:"cap_hours"`
+	Contract  nullable.Nullable[string] `json:"contract"`
+	Discounts []LineDiscount            `json:"discounts"`
+	Meter     string                    `json:"meter"`
+
+	// MinimumS The least time a start is charged for; 0: none.
+	MinimumS int32 `json:"minimum_s"`
+
+	// Net After discounts.
+	Net Price `json:"net"`
+
+	// NoticeFreeS Of spot: free when preempted within it; 0: never.
+	NoticeFreeS int32 `json:"notice_free_s"`
+
+	// Price Of a first unit, before discounts.
+	Price        Price                     `json:"price"`
+	PriceVersion nullable.Nullable[string] `json:"price_version"`
+
+	// PricedUnit What price is for.
+	PricedUnit string `json:"priced_unit"`
+
+	// Source Where a price comes from.
+	Source PriceSource `json:"source"`
+
+	// State A state of an instance, as far as it is charged.
+	State ChargeState                   `json:"state"`
+	Tiers nullable.Nullable[PriceTiers] `json:"tiers"`
+}
+
+// PriceRules The price rules of an offer for the organization, by state.
+type PriceRules struct {
+	// At Business time.
+	At Timestamp `json:"at"`
+
+	// Currency ISO 4217 code.
+	Currency Currency                     `json:"currency"`
+	Family   string                       `json:"family"`
+	Lock     nullable.Nullable[PriceLock] `json:"lock"`
+
+	// Next The announced version that comes first.
+	Next   nullable.Nullable[PricedVersion] `json:"next"`
+	Offer  string                           `json:"offer"`
+	Region string                           `json:"region"`
+	Rules  []PriceRule                      `json:"rules"`
+	Sku    string                           `json:"sku"`
+}
+
+// PriceShape What an offer has to have at least.
+type PriceShape struct {
+	Count     *int32 `json:"count,omitempty"`
+	GpuModel  string `json:"gpu_model"`
+	MemoryMib *int32 `json:"memory_mib,omitempty"`
+
+	// Mode How a GPU is shared.
+	Mode      GpuMode `json:"mode"`
+	Profile   *string `json:"profile,omitempty"`
+	Region    *string `json:"region,omitempty"`
+	SmPercent *int32  `json:"sm_percent,omitempty"`
+}
+
+// PriceSource Where a price comes from.
+type PriceSource string
+
 // PriceStep One step of a price.
 type PriceStep struct {
 	// Price For a priced unit, or a package.
@@ -2880,11 +3521,23 @@ type PriceVersionCreate struct {
 	Prices []OfferPrice `json:"prices"`
 }
 
+// PricedVersion A version of the price book with what it would charge.
+type PricedVersion struct {
+	// EffectiveFrom An instant: RFC 3339, UTC, six digits of a second.
+	EffectiveFrom Timestamp   `json:"effective_from"`
+	PriceVersion  string      `json:"price_version"`
+	Rules         []PriceRule `json:"rules"`
+	Version       int32       `json:"version"`
+}
+
 // PricingKind How the price of usage came about.
 type PricingKind string
 
 // PrincipalKind Whose rights a credential carries.
 type PrincipalKind string
+
+// PriorityClass How an instance is placed and priced.
+type PriorityClass string
 
 // Problem RFC 9457 problem. Clients branch on `code`.
 type Problem struct {
@@ -2993,6 +3646,19 @@ type Reason struct {
 // Recovery What follows when the platform ended a run. `stop` leaves it stopped, `restart` starts another run as soon as the first one is proven to be gone, `restart_unfenced` also while its host is silent.
 type Recovery string
 
+// RefundChoice What happens with what was paid: into the wallet, back the way it came, or unapplied.
+type RefundChoice string
+
+// RefundCreate Money to give back.
+type RefundCreate struct {
+	// Amount Default: all that is unapplied.
+	Amount *MoneyInput `json:"amount,omitempty"`
+	Reason string      `json:"reason"`
+
+	// Reopen Take it from what paid invoices too: they are owed again.
+	Reopen *bool `json:"reopen,omitempty"`
+}
+
 // RegistryLogin A login to an image registry. Its password is never read back.
 type RegistryLogin struct {
 	// CreatedAt An instant: RFC 3339, UTC, six digits of a second.
@@ -3032,6 +3698,20 @@ type RegistryLoginPatch struct {
 	// Password Password or token. Write-only.
 	Password string  `json:"password"`
 	Username *string `json:"username,omitempty"`
+}
+
+// RerateProblem A document that does not come out the same.
+type RerateProblem struct {
+	Detail       string `json:"detail"`
+	Invoice      string `json:"invoice"`
+	Organization string `json:"organization"`
+}
+
+// RerateReport Whether the documents of a month come out the same again.
+type RerateReport struct {
+	Different []RerateProblem `json:"different"`
+	Documents int32           `json:"documents"`
+	Period    string          `json:"period"`
 }
 
 // Reservation Reserved capacity.
@@ -3207,6 +3887,89 @@ type SshKey = string
 // SshPurpose `shell`: log in, run commands, copy files, forward ports. `logs`: read the output of the main process.
 type SshPurpose string
 
+// StatementCreate A bank statement as CSV: columns bank_id, date, amount, currency, reference, payer. It may be sent again.
+type StatementCreate struct {
+	Account string `json:"account"`
+
+	// Csv Comma-separated values with a header.
+	Csv Csv `json:"csv"`
+}
+
+// StatementImport What came of a statement.
+type StatementImport struct {
+	// Debits Left out.
+	Debits int32 `json:"debits"`
+
+	// Lines Credits.
+	Lines int32 `json:"lines"`
+
+	// Matched By themselves; others wait.
+	Matched int32 `json:"matched"`
+	New     int32 `json:"new"`
+}
+
+// StatementLine A credit of a bank statement.
+type StatementLine struct {
+	Account string `json:"account"`
+
+	// Amount An amount of a document, with exactly the currency's minor digits. Never a float.
+	Amount Money `json:"amount"`
+
+	// BankId Of the bank.
+	BankId string `json:"bank_id"`
+
+	// BookedOn A day.
+	BookedOn     string                       `json:"booked_on"`
+	DecidedAt    nullable.Nullable[Timestamp] `json:"decided_at"`
+	DecidedBy    nullable.Nullable[string]    `json:"decided_by"`
+	Id           string                       `json:"id"`
+	Organization nullable.Nullable[string]    `json:"organization"`
+	Payer        string                       `json:"payer"`
+	Payment      nullable.Nullable[string]    `json:"payment"`
+	Reference    string                       `json:"reference"`
+
+	// State Where a transfer stands.
+	State StatementLineState `json:"state"`
+
+	// Why Why it waits, or was decided so.
+	Why string `json:"why"`
+}
+
+// StatementLineList One page of StatementLine objects.
+type StatementLineList struct {
+	Items []StatementLine `json:"items"`
+
+	// NextPageToken Absent on the last page.
+	NextPageToken *string `json:"next_page_token,omitempty"`
+}
+
+// StatementLineState Where a transfer stands.
+type StatementLineState string
+
+// StatementMatch Whose transfer it is; what no part has is unapplied.
+type StatementMatch struct {
+	Organization string           `json:"organization"`
+	Parts        *[]StatementPart `json:"parts,omitempty"`
+}
+
+// StatementPart The part of a transfer that pays a document.
+type StatementPart struct {
+	// Amount An amount of money.
+	Amount  MoneyInput `json:"amount"`
+	Invoice string     `json:"invoice"`
+}
+
+// StatementReturn Why a transfer goes back.
+type StatementReturn struct {
+	Reason string `json:"reason"`
+}
+
+// StopBehavior Whether a stopped instance keeps its slice.
+type StopBehavior string
+
+// TaxCategory EN 16931 category.
+type TaxCategory string
+
 // TaxIdAnswer An answer that an operator got by hand.
 type TaxIdAnswer struct {
 	Consultation *string `json:"consultation,omitempty"`
@@ -3233,6 +3996,84 @@ type TaxIdCheck struct {
 
 // TaxIdOutcome What a register says.
 type TaxIdOutcome string
+
+// TaxPoint When the tax of a prepayment is due.
+type TaxPoint string
+
+// TaxProof What is known of a tax id.
+type TaxProof string
+
+// TaxRate The standard rate of a territory over a time.
+type TaxRate struct {
+	// From An instant: RFC 3339, UTC, six digits of a second.
+	From *Timestamp `json:"from,omitempty"`
+
+	// Rate Decimal fraction.
+	Rate      string `json:"rate"`
+	Territory string `json:"territory"`
+
+	// To An instant: RFC 3339, UTC, six digits of a second.
+	To *Timestamp `json:"to,omitempty"`
+}
+
+// TaxRateOf Whose territory has the rate.
+type TaxRateOf string
+
+// TaxRule A row of the decision; the first that matches decides.
+type TaxRule struct {
+	Buyer *string `json:"buyer,omitempty"`
+
+	// Category EN 16931 category.
+	Category TaxCategory `json:"category"`
+
+	// From An instant: RFC 3339, UTC, six digits of a second.
+	From *Timestamp `json:"from,omitempty"`
+
+	// Note The legal mention.
+	Note *string `json:"note,omitempty"`
+
+	// Proof Of the tax id of the buyer.
+	Proof *TaxProof `json:"proof,omitempty"`
+
+	// RateOf Whose rate, of category S.
+	RateOf *TaxRateOf `json:"rate_of,omitempty"`
+
+	// Seller Empty: anywhere; `home`, `eu`, `eu_else`, `abroad`, `unknown`, or a territory.
+	Seller *string `json:"seller,omitempty"`
+
+	// Status What a buyer is.
+	Status *BuyerStatus `json:"status,omitempty"`
+
+	// To An instant: RFC 3339, UTC, six digits of a second.
+	To *Timestamp `json:"to,omitempty"`
+}
+
+// TaxTable The newest tax table of an issuer.
+type TaxTable struct {
+	Rates       []TaxRate      `json:"rates"`
+	Rules       []TaxRule      `json:"rules"`
+	Territories []TaxTerritory `json:"territories"`
+
+	// Version 0: none; then everything is category O.
+	Version int32 `json:"version"`
+}
+
+// TaxTablePut All that the taxes of an issuer are decided by. The operator answers for it.
+type TaxTablePut struct {
+	Rates       *[]TaxRate      `json:"rates,omitempty"`
+	Rules       []TaxRule       `json:"rules"`
+	Territories *[]TaxTerritory `json:"territories,omitempty"`
+}
+
+// TaxTerritory A part of a country with tax rules of its own.
+type TaxTerritory struct {
+	Code      string     `json:"code"`
+	Country   string     `json:"country"`
+	Postcodes []Postcode `json:"postcodes"`
+
+	// Union Whether it counts as a member state of the EU.
+	Union bool `json:"union"`
+}
 
 // TermEnd When something agreed ends; before its start it is cancelled.
 type TermEnd struct {
@@ -3329,6 +4170,13 @@ type WalletOverrun struct {
 	Period string `json:"period"`
 }
 
+// WriteOffCreate Gives up what is owed. It changes no tax.
+type WriteOffCreate struct {
+	// Amount Default: all that is owed.
+	Amount *MoneyInput `json:"amount,omitempty"`
+	Reason string      `json:"reason"`
+}
+
 // ApiKeyPath defines model for ApiKeyPath.
 type ApiKeyPath = string
 
@@ -3343,6 +4191,9 @@ type BudgetPath = string
 
 // ContractPath defines model for ContractPath.
 type ContractPath = string
+
+// DiscrepancyPath defines model for DiscrepancyPath.
+type DiscrepancyPath = string
 
 // GpuPath defines model for GpuPath.
 type GpuPath = string
@@ -3361,6 +4212,9 @@ type InstancePath = string
 
 // InvoicePath defines model for InvoicePath.
 type InvoicePath = string
+
+// IssuerPath defines model for IssuerPath.
+type IssuerPath = string
 
 // JoinTokenPath defines model for JoinTokenPath.
 type JoinTokenPath = string
@@ -3407,6 +4261,9 @@ type RegistryLoginPath = string
 // ReservationPath defines model for ReservationPath.
 type ReservationPath = string
 
+// StatementLinePath defines model for StatementLinePath.
+type StatementLinePath = string
+
 // Wait defines model for Wait.
 type Wait = string
 
@@ -3434,8 +4291,35 @@ type RejectRequestParams struct {
 	IdempotencyKey *OptionalIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// ImportStatementParams defines parameters for ImportStatement.
+type ImportStatementParams struct {
+	// IdempotencyKey Makes a retry safe: the same key and body give the same answer for 72 hours.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+}
+
 // CreateCouponParams defines parameters for CreateCoupon.
 type CreateCouponParams struct {
+	// IdempotencyKey Makes a retry safe: the same key and body give the same answer for 72 hours.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+}
+
+// ListDiscrepanciesParams defines parameters for ListDiscrepancies.
+type ListDiscrepanciesParams struct {
+	// Status Only this status.
+	Status *DiscrepancyStatus `form:"status,omitempty" json:"status,omitempty"`
+
+	// Organization Only of this organization.
+	Organization *string `form:"organization,omitempty" json:"organization,omitempty"`
+
+	// PageSize Items a page; default 50.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken `next_page_token` of the page before, with the same filter and credential.
+	PageToken *PageToken `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
+
+// ResolveDiscrepancyParams defines parameters for ResolveDiscrepancy.
+type ResolveDiscrepancyParams struct {
 	// IdempotencyKey Makes a retry safe: the same key and body give the same answer for 72 hours.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
@@ -3453,6 +4337,21 @@ type ListAdminEventsParams struct {
 
 	// PageToken `next_page_token` of the page before, with the same filter and credential.
 	PageToken *PageToken `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
+
+// ListLedgerAccountsParams defines parameters for ListLedgerAccounts.
+type ListLedgerAccountsParams struct {
+	// Organization Only of this organization.
+	Organization *string `form:"organization,omitempty" json:"organization,omitempty"`
+
+	// Day Up to and with this day (UTC); default: today.
+	Day *openapi_types.Date `form:"day,omitempty" json:"day,omitempty"`
+}
+
+// CreateFinanceCloseParams defines parameters for CreateFinanceClose.
+type CreateFinanceCloseParams struct {
+	// IdempotencyKey Makes a retry safe: the same key and body give the same answer for 72 hours.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
 
 // ListGpusParams defines parameters for ListGpus.
@@ -3534,6 +4433,12 @@ type CreateInvoiceRunParams struct {
 type GetInvoiceRunParams struct {
 	// Wait Wait until it ends, at most 60s; answers the current state, never 408.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+}
+
+// CheckInvoiceRunParams defines parameters for CheckInvoiceRun.
+type CheckInvoiceRunParams struct {
+	// IdempotencyKey Makes a retry answer the same for 72 hours.
+	IdempotencyKey *OptionalIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListJoinTokensParams defines parameters for ListJoinTokens.
@@ -3635,6 +4540,48 @@ type CreateGrantParams struct {
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
 
+// ListOrganizationInvoicesParams defines parameters for ListOrganizationInvoices.
+type ListOrganizationInvoicesParams struct {
+	// Kind Only this kind.
+	Kind *InvoiceKind `form:"kind,omitempty" json:"kind,omitempty"`
+
+	// Status Only this status.
+	Status *InvoiceStatus `form:"status,omitempty" json:"status,omitempty"`
+
+	// Period Only documents of this calendar month (UTC).
+	Period *string `form:"period,omitempty" json:"period,omitempty"`
+
+	// PageSize Items a page; default 50.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken `next_page_token` of the page before, with the same filter and credential.
+	PageToken *PageToken `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
+
+// CancelInvoiceParams defines parameters for CancelInvoice.
+type CancelInvoiceParams struct {
+	// IdempotencyKey Makes a retry safe: the same key and body give the same answer for 72 hours.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+}
+
+// ReissueInvoiceParams defines parameters for ReissueInvoice.
+type ReissueInvoiceParams struct {
+	// IdempotencyKey Makes a retry safe: the same key and body give the same answer for 72 hours.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+}
+
+// CreateCreditNoteParams defines parameters for CreateCreditNote.
+type CreateCreditNoteParams struct {
+	// IdempotencyKey Makes a retry safe: the same key and body give the same answer for 72 hours.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+}
+
+// CreateWriteOffParams defines parameters for CreateWriteOff.
+type CreateWriteOffParams struct {
+	// IdempotencyKey Makes a retry safe: the same key and body give the same answer for 72 hours.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+}
+
 // ListOrganizationPaymentsParams defines parameters for ListOrganizationPayments.
 type ListOrganizationPaymentsParams struct {
 	// PageSize Items a page; default 50.
@@ -3642,6 +4589,12 @@ type ListOrganizationPaymentsParams struct {
 
 	// PageToken `next_page_token` of the page before, with the same filter and credential.
 	PageToken *PageToken `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
+
+// CreateRefundParams defines parameters for CreateRefund.
+type CreateRefundParams struct {
+	// IdempotencyKey Makes a retry safe: the same key and body give the same answer for 72 hours.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
 
 // CreatePrepaymentParams defines parameters for CreatePrepayment.
@@ -3719,6 +4672,30 @@ type PublishSpotPriceParams struct {
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
 
+// ListStatementLinesParams defines parameters for ListStatementLines.
+type ListStatementLinesParams struct {
+	// State Only this state.
+	State *StatementLineState `form:"state,omitempty" json:"state,omitempty"`
+
+	// PageSize Items a page; default 50.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken `next_page_token` of the page before, with the same filter and credential.
+	PageToken *PageToken `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
+
+// MatchStatementLineParams defines parameters for MatchStatementLine.
+type MatchStatementLineParams struct {
+	// IdempotencyKey Makes a retry safe: the same key and body give the same answer for 72 hours.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+}
+
+// ReturnStatementLineParams defines parameters for ReturnStatementLine.
+type ReturnStatementLineParams struct {
+	// IdempotencyKey Makes a retry safe: the same key and body give the same answer for 72 hours.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+}
+
 // ListOffersParams defines parameters for ListOffers.
 type ListOffersParams struct {
 	// GpuModel Only this model.
@@ -3789,6 +4766,15 @@ type ListContractsParams struct {
 
 	// PageToken `next_page_token` of the page before, with the same filter and credential.
 	PageToken *PageToken `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
+
+// ExportFocusParams defines parameters for ExportFocus.
+type ExportFocusParams struct {
+	// Period Calendar month (UTC).
+	Period string `form:"period" json:"period"`
+
+	// Format Default: csv.
+	Format *ExportFormat `form:"format,omitempty" json:"format,omitempty"`
 }
 
 // PreviewInvoiceParams defines parameters for PreviewInvoice.
@@ -3917,6 +4903,15 @@ type ListGrantsParams struct {
 	PageToken *PageToken `form:"page_token,omitempty" json:"page_token,omitempty"`
 }
 
+// GetPriceRulesParams defines parameters for GetPriceRules.
+type GetPriceRulesParams struct {
+	// Offer Offer slug.
+	Offer string `form:"offer" json:"offer"`
+
+	// PriorityClass Default: standard.
+	PriorityClass *PriorityClass `form:"priority_class,omitempty" json:"priority_class,omitempty"`
+}
+
 // ListInstancesParams defines parameters for ListInstances.
 type ListInstancesParams struct {
 	// Status Only this status.
@@ -4022,6 +5017,12 @@ type ListOperationsParams struct {
 	PageToken *PageToken `form:"page_token,omitempty" json:"page_token,omitempty"`
 }
 
+// CreatePricePreviewParams defines parameters for CreatePricePreview.
+type CreatePricePreviewParams struct {
+	// IdempotencyKey Makes a retry answer the same for 72 hours.
+	IdempotencyKey *OptionalIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // GetUsageParams defines parameters for GetUsage.
 type GetUsageParams struct {
 	// From Start, inclusive; default: start of the month.
@@ -4061,14 +5062,29 @@ type ListSpotPricesParams struct {
 // PutApprovalRuleJSONRequestBody defines body for PutApprovalRule for application/json ContentType.
 type PutApprovalRuleJSONRequestBody = ApprovalRulePut
 
+// ImportStatementJSONRequestBody defines body for ImportStatement for application/json ContentType.
+type ImportStatementJSONRequestBody = StatementCreate
+
 // CreateCouponJSONRequestBody defines body for CreateCoupon for application/json ContentType.
 type CreateCouponJSONRequestBody = CouponCreate
+
+// ResolveDiscrepancyJSONRequestBody defines body for ResolveDiscrepancy for application/json ContentType.
+type ResolveDiscrepancyJSONRequestBody = DiscrepancyResolve
+
+// CreateFinanceCloseJSONRequestBody defines body for CreateFinanceClose for application/json ContentType.
+type CreateFinanceCloseJSONRequestBody = FinanceCloseCreate
 
 // SetGpuModeJSONRequestBody defines body for SetGpuMode for application/json ContentType.
 type SetGpuModeJSONRequestBody = GpuModeChange
 
 // CreateInvoiceRunJSONRequestBody defines body for CreateInvoiceRun for application/json ContentType.
 type CreateInvoiceRunJSONRequestBody = InvoiceRunCreate
+
+// PutIssuerJSONRequestBody defines body for PutIssuer for application/json ContentType.
+type PutIssuerJSONRequestBody = IssuerPut
+
+// PutTaxTableJSONRequestBody defines body for PutTaxTable for application/json ContentType.
+type PutTaxTableJSONRequestBody = TaxTablePut
 
 // CreateJoinTokenJSONRequestBody defines body for CreateJoinToken for application/json ContentType.
 type CreateJoinTokenJSONRequestBody = JoinTokenCreate
@@ -4094,8 +5110,23 @@ type EndContractJSONRequestBody = TermEnd
 // CreateGrantJSONRequestBody defines body for CreateGrant for application/json ContentType.
 type CreateGrantJSONRequestBody = GrantCreate
 
+// CancelInvoiceJSONRequestBody defines body for CancelInvoice for application/json ContentType.
+type CancelInvoiceJSONRequestBody = InvoiceCancel
+
+// ReissueInvoiceJSONRequestBody defines body for ReissueInvoice for application/json ContentType.
+type ReissueInvoiceJSONRequestBody = InvoiceCancel
+
+// CreateCreditNoteJSONRequestBody defines body for CreateCreditNote for application/json ContentType.
+type CreateCreditNoteJSONRequestBody = CreditNoteCreate
+
+// CreateWriteOffJSONRequestBody defines body for CreateWriteOff for application/json ContentType.
+type CreateWriteOffJSONRequestBody = WriteOffCreate
+
 // PutMoneyModeJSONRequestBody defines body for PutMoneyMode for application/json ContentType.
 type PutMoneyModeJSONRequestBody = MoneyModePut
+
+// CreateRefundJSONRequestBody defines body for CreateRefund for application/json ContentType.
+type CreateRefundJSONRequestBody = RefundCreate
 
 // CreatePrepaymentJSONRequestBody defines body for CreatePrepayment for application/json ContentType.
 type CreatePrepaymentJSONRequestBody = PrepaymentCreate
@@ -4120,6 +5151,12 @@ type CreatePriceVersionJSONRequestBody = PriceVersionCreate
 
 // PublishSpotPriceJSONRequestBody defines body for PublishSpotPrice for application/json ContentType.
 type PublishSpotPriceJSONRequestBody = SpotPriceCreate
+
+// MatchStatementLineJSONRequestBody defines body for MatchStatementLine for application/json ContentType.
+type MatchStatementLineJSONRequestBody = StatementMatch
+
+// ReturnStatementLineJSONRequestBody defines body for ReturnStatementLine for application/json ContentType.
+type ReturnStatementLineJSONRequestBody = StatementReturn
 
 // CreateApiKeyJSONRequestBody defines body for CreateApiKey for application/json ContentType.
 type CreateApiKeyJSONRequestBody = ApiKeyCreate
@@ -4159,6 +5196,9 @@ type UpdateInstanceJSONRequestBody = InstancePatch
 
 // CreateSshCertificateJSONRequestBody defines body for CreateSshCertificate for application/json ContentType.
 type CreateSshCertificateJSONRequestBody = SshCertificateCreate
+
+// CreatePricePreviewJSONRequestBody defines body for CreatePricePreview for application/json ContentType.
+type CreatePricePreviewJSONRequestBody = PricePreviewCreate
 
 // ReceivePaymentEventJSONRequestBody defines body for ReceivePaymentEvent for application/json ContentType.
 type ReceivePaymentEventJSONRequestBody = ProviderEvent

@@ -136,6 +136,20 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/admin/approvals/{approval}/actions/reject (the `RejectRequest` operationId).
 	RejectRequest(ctx context.Context, approval ApprovalPath, params *RejectRequestParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ImportStatementWithBody Import a bank statement
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/admin/bank-statements (the `ImportStatement` operationId).
+	ImportStatementWithBody(ctx context.Context, params *ImportStatementParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ImportStatement Import a bank statement
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/admin/bank-statements (the `ImportStatement` operationId).
+	ImportStatement(ctx context.Context, params *ImportStatementParams, body ImportStatementJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// CreateCouponWithBody Create a coupon
 	//
 	// Takes any type of body and a specified content type.
@@ -150,10 +164,58 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/admin/coupons (the `CreateCoupon` operationId).
 	CreateCoupon(ctx context.Context, params *CreateCouponParams, body CreateCouponJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListDiscrepancies List discrepancies
+	//
+	// Corresponds with GET /v1/admin/discrepancies (the `ListDiscrepancies` operationId).
+	ListDiscrepancies(ctx context.Context, params *ListDiscrepanciesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ResolveDiscrepancyWithBody Decide a discrepancy
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/admin/discrepancies/{discrepancy}/actions/resolve (the `ResolveDiscrepancy` operationId).
+	ResolveDiscrepancyWithBody(ctx context.Context, discrepancy DiscrepancyPath, params *ResolveDiscrepancyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ResolveDiscrepancy Decide a discrepancy
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/admin/discrepancies/{discrepancy}/actions/resolve (the `ResolveDiscrepancy` operationId).
+	ResolveDiscrepancy(ctx context.Context, discrepancy DiscrepancyPath, params *ResolveDiscrepancyParams, body ResolveDiscrepancyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListAdminEvents List events of hosts, GPUs and instances
 	//
 	// Corresponds with GET /v1/admin/events (the `ListAdminEvents` operationId).
 	ListAdminEvents(ctx context.Context, params *ListAdminEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListLedgerAccounts List accounts of the ledger
+	//
+	// Corresponds with GET /v1/admin/finance/accounts (the `ListLedgerAccounts` operationId).
+	ListLedgerAccounts(ctx context.Context, params *ListLedgerAccountsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateFinanceCloseWithBody Close a month of the ledger
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/admin/finance/closes (the `CreateFinanceClose` operationId).
+	CreateFinanceCloseWithBody(ctx context.Context, params *CreateFinanceCloseParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateFinanceClose Close a month of the ledger
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/admin/finance/closes (the `CreateFinanceClose` operationId).
+	CreateFinanceClose(ctx context.Context, params *CreateFinanceCloseParams, body CreateFinanceCloseJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetFinanceClose Get a closed month
+	//
+	// Corresponds with GET /v1/admin/finance/closes/{period} (the `GetFinanceClose` operationId).
+	GetFinanceClose(ctx context.Context, period PeriodPath, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetJournalCsv Get the journal of a closed month as CSV
+	//
+	// Corresponds with GET /v1/admin/finance/closes/{period}/journal (the `GetJournalCsv` operationId).
+	GetJournalCsv(ctx context.Context, period PeriodPath, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListGpus List GPUs
 	//
@@ -239,6 +301,56 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /v1/admin/invoice-runs/{period} (the `GetInvoiceRun` operationId).
 	GetInvoiceRun(ctx context.Context, period PeriodPath, params *GetInvoiceRunParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CheckInvoiceRun Rate the documents of a month again
+	//
+	// From the stored inputs, by the engine that made them.
+	//
+	// Corresponds with POST /v1/admin/invoice-runs/{period}/actions/check (the `CheckInvoiceRun` operationId).
+	CheckInvoiceRun(ctx context.Context, period PeriodPath, params *CheckInvoiceRunParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListIssuers List issuers
+	//
+	// Corresponds with GET /v1/admin/issuers (the `ListIssuers` operationId).
+	ListIssuers(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetIssuer Get an issuer
+	//
+	// Corresponds with GET /v1/admin/issuers/{issuer} (the `GetIssuer` operationId).
+	GetIssuer(ctx context.Context, issuer IssuerPath, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutIssuerWithBody Create an issuer, or its next version
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /v1/admin/issuers/{issuer} (the `PutIssuer` operationId).
+	PutIssuerWithBody(ctx context.Context, issuer IssuerPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutIssuer Create an issuer, or its next version
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /v1/admin/issuers/{issuer} (the `PutIssuer` operationId).
+	PutIssuer(ctx context.Context, issuer IssuerPath, body PutIssuerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetTaxTable Get the tax table of an issuer
+	//
+	// Corresponds with GET /v1/admin/issuers/{issuer}/tax-table (the `GetTaxTable` operationId).
+	GetTaxTable(ctx context.Context, issuer IssuerPath, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutTaxTableWithBody Replace the tax table of an issuer
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /v1/admin/issuers/{issuer}/tax-table (the `PutTaxTable` operationId).
+	PutTaxTableWithBody(ctx context.Context, issuer IssuerPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutTaxTable Replace the tax table of an issuer
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /v1/admin/issuers/{issuer}/tax-table (the `PutTaxTable` operationId).
+	PutTaxTable(ctx context.Context, issuer IssuerPath, body PutTaxTableJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListJoinTokens List join tokens
 	//
@@ -407,6 +519,72 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/admin/organizations/{organization}/grants (the `CreateGrant` operationId).
 	CreateGrant(ctx context.Context, organization OrganizationPath, params *CreateGrantParams, body CreateGrantJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListOrganizationInvoices List invoices of an organization
+	//
+	// Corresponds with GET /v1/admin/organizations/{organization}/invoices (the `ListOrganizationInvoices` operationId).
+	ListOrganizationInvoices(ctx context.Context, organization OrganizationPath, params *ListOrganizationInvoicesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetOrganizationInvoice Get an invoice of an organization
+	//
+	// Corresponds with GET /v1/admin/organizations/{organization}/invoices/{invoice} (the `GetOrganizationInvoice` operationId).
+	GetOrganizationInvoice(ctx context.Context, organization OrganizationPath, invoice InvoicePath, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CancelInvoiceWithBody Cancel a document by a full credit note
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/invoices/{invoice}/actions/cancel (the `CancelInvoice` operationId).
+	CancelInvoiceWithBody(ctx context.Context, organization OrganizationPath, invoice InvoicePath, params *CancelInvoiceParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CancelInvoice Cancel a document by a full credit note
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/invoices/{invoice}/actions/cancel (the `CancelInvoice` operationId).
+	CancelInvoice(ctx context.Context, organization OrganizationPath, invoice InvoicePath, params *CancelInvoiceParams, body CancelInvoiceJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ReissueInvoiceWithBody Cancel a document and issue it again
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/invoices/{invoice}/actions/reissue (the `ReissueInvoice` operationId).
+	ReissueInvoiceWithBody(ctx context.Context, organization OrganizationPath, invoice InvoicePath, params *ReissueInvoiceParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ReissueInvoice Cancel a document and issue it again
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/invoices/{invoice}/actions/reissue (the `ReissueInvoice` operationId).
+	ReissueInvoice(ctx context.Context, organization OrganizationPath, invoice InvoicePath, params *ReissueInvoiceParams, body ReissueInvoiceJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateCreditNoteWithBody Credit a document
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/invoices/{invoice}/credit-notes (the `CreateCreditNote` operationId).
+	CreateCreditNoteWithBody(ctx context.Context, organization OrganizationPath, invoice InvoicePath, params *CreateCreditNoteParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateCreditNote Credit a document
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/invoices/{invoice}/credit-notes (the `CreateCreditNote` operationId).
+	CreateCreditNote(ctx context.Context, organization OrganizationPath, invoice InvoicePath, params *CreateCreditNoteParams, body CreateCreditNoteJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateWriteOffWithBody Write off what is owed
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/invoices/{invoice}/write-offs (the `CreateWriteOff` operationId).
+	CreateWriteOffWithBody(ctx context.Context, organization OrganizationPath, invoice InvoicePath, params *CreateWriteOffParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateWriteOff Write off what is owed
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/invoices/{invoice}/write-offs (the `CreateWriteOff` operationId).
+	CreateWriteOff(ctx context.Context, organization OrganizationPath, invoice InvoicePath, params *CreateWriteOffParams, body CreateWriteOffJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// PutMoneyModeWithBody Set how an organization pays
 	//
 	// Takes any type of body and a specified content type.
@@ -425,6 +603,20 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /v1/admin/organizations/{organization}/payments (the `ListOrganizationPayments` operationId).
 	ListOrganizationPayments(ctx context.Context, organization OrganizationPath, params *ListOrganizationPaymentsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateRefundWithBody Refund a payment
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/payments/{payment}/refunds (the `CreateRefund` operationId).
+	CreateRefundWithBody(ctx context.Context, organization OrganizationPath, payment PaymentPath, params *CreateRefundParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateRefund Refund a payment
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/payments/{payment}/refunds (the `CreateRefund` operationId).
+	CreateRefund(ctx context.Context, organization OrganizationPath, payment PaymentPath, params *CreateRefundParams, body CreateRefundJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CreatePrepaymentWithBody Record money paid in
 	//
@@ -573,6 +765,39 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/admin/spot-prices (the `PublishSpotPrice` operationId).
 	PublishSpotPrice(ctx context.Context, params *PublishSpotPriceParams, body PublishSpotPriceJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListStatementLines List bank transfers
+	//
+	// Corresponds with GET /v1/admin/statement-lines (the `ListStatementLines` operationId).
+	ListStatementLines(ctx context.Context, params *ListStatementLinesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// MatchStatementLineWithBody Say what a transfer pays
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/admin/statement-lines/{statement_line}/actions/match (the `MatchStatementLine` operationId).
+	MatchStatementLineWithBody(ctx context.Context, statementLine StatementLinePath, params *MatchStatementLineParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// MatchStatementLine Say what a transfer pays
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/admin/statement-lines/{statement_line}/actions/match (the `MatchStatementLine` operationId).
+	MatchStatementLine(ctx context.Context, statementLine StatementLinePath, params *MatchStatementLineParams, body MatchStatementLineJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ReturnStatementLineWithBody Send a transfer back
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/admin/statement-lines/{statement_line}/actions/return (the `ReturnStatementLine` operationId).
+	ReturnStatementLineWithBody(ctx context.Context, statementLine StatementLinePath, params *ReturnStatementLineParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ReturnStatementLine Send a transfer back
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/admin/statement-lines/{statement_line}/actions/return (the `ReturnStatementLine` operationId).
+	ReturnStatementLine(ctx context.Context, statementLine StatementLinePath, params *ReturnStatementLineParams, body ReturnStatementLineJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// CreateToken Exchange an API key for an access token
 	//
 	// The API key goes in the Authorization header, as for every other operation. A token cannot be exchanged for another.
@@ -685,6 +910,11 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /v1/organization/contracts/{contract} (the `GetContract` operationId).
 	GetContract(ctx context.Context, contract ContractPath, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ExportFocus Costs by FOCUS 1.2
+	//
+	// Corresponds with GET /v1/organization/exports/focus (the `ExportFocus` operationId).
+	ExportFocus(ctx context.Context, params *ExportFocusParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// PreviewInvoice What the running month costs so far
 	//
@@ -887,6 +1117,11 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/organization/wallet/grants (the `ListGrants` operationId).
 	ListGrants(ctx context.Context, params *ListGrantsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetPriceRules Price rules of an offer
+	//
+	// Corresponds with GET /v1/prices (the `GetPriceRules` operationId).
+	GetPriceRules(ctx context.Context, params *GetPriceRulesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListInstances List instances
 	//
 	// Corresponds with GET /v1/projects/{project}/instances (the `ListInstances` operationId).
@@ -975,6 +1210,20 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /v1/projects/{project}/operations (the `ListOperations` operationId).
 	ListOperations(ctx context.Context, project ProjectPath, params *ListOperationsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreatePricePreviewWithBody What a request would cost
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/projects/{project}/price-previews (the `CreatePricePreview` operationId).
+	CreatePricePreviewWithBody(ctx context.Context, project ProjectPath, params *CreatePricePreviewParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreatePricePreview What a request would cost
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/projects/{project}/price-previews (the `CreatePricePreview` operationId).
+	CreatePricePreview(ctx context.Context, project ProjectPath, params *CreatePricePreviewParams, body CreatePricePreviewJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetUsage Usage of a project
 	//
@@ -1134,6 +1383,40 @@ func (c *Client) RejectRequest(ctx context.Context, approval ApprovalPath, param
 	return c.Client.Do(req)
 }
 
+// ImportStatementWithBody Import a bank statement
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/admin/bank-statements (the `ImportStatement` operationId).
+func (c *Client) ImportStatementWithBody(ctx context.Context, params *ImportStatementParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewImportStatementRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ImportStatement Import a bank statement
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/admin/bank-statements (the `ImportStatement` operationId).
+func (c *Client) ImportStatement(ctx context.Context, params *ImportStatementParams, body ImportStatementJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewImportStatementRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // CreateCouponWithBody Create a coupon
 //
 // Takes any type of body and a specified content type.
@@ -1168,11 +1451,139 @@ func (c *Client) CreateCoupon(ctx context.Context, params *CreateCouponParams, b
 	return c.Client.Do(req)
 }
 
+// ListDiscrepancies List discrepancies
+//
+// Corresponds with GET /v1/admin/discrepancies (the `ListDiscrepancies` operationId).
+func (c *Client) ListDiscrepancies(ctx context.Context, params *ListDiscrepanciesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListDiscrepanciesRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ResolveDiscrepancyWithBody Decide a discrepancy
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/admin/discrepancies/{discrepancy}/actions/resolve (the `ResolveDiscrepancy` operationId).
+func (c *Client) ResolveDiscrepancyWithBody(ctx context.Context, discrepancy DiscrepancyPath, params *ResolveDiscrepancyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewResolveDiscrepancyRequestWithBody(c.Server, discrepancy, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ResolveDiscrepancy Decide a discrepancy
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/admin/discrepancies/{discrepancy}/actions/resolve (the `ResolveDiscrepancy` operationId).
+func (c *Client) ResolveDiscrepancy(ctx context.Context, discrepancy DiscrepancyPath, params *ResolveDiscrepancyParams, body ResolveDiscrepancyJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewResolveDiscrepancyRequest(c.Server, discrepancy, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListAdminEvents List events of hosts, GPUs and instances
 //
 // Corresponds with GET /v1/admin/events (the `ListAdminEvents` operationId).
 func (c *Client) ListAdminEvents(ctx context.Context, params *ListAdminEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListAdminEventsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListLedgerAccounts List accounts of the ledger
+//
+// Corresponds with GET /v1/admin/finance/accounts (the `ListLedgerAccounts` operationId).
+func (c *Client) ListLedgerAccounts(ctx context.Context, params *ListLedgerAccountsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListLedgerAccountsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateFinanceCloseWithBody Close a month of the ledger
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/admin/finance/closes (the `CreateFinanceClose` operationId).
+func (c *Client) CreateFinanceCloseWithBody(ctx context.Context, params *CreateFinanceCloseParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateFinanceCloseRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateFinanceClose Close a month of the ledger
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/admin/finance/closes (the `CreateFinanceClose` operationId).
+func (c *Client) CreateFinanceClose(ctx context.Context, params *CreateFinanceCloseParams, body CreateFinanceCloseJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateFinanceCloseRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetFinanceClose Get a closed month
+//
+// Corresponds with GET /v1/admin/finance/closes/{period} (the `GetFinanceClose` operationId).
+func (c *Client) GetFinanceClose(ctx context.Context, period PeriodPath, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetFinanceCloseRequest(c.Server, period)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetJournalCsv Get the journal of a closed month as CSV
+//
+// Corresponds with GET /v1/admin/finance/closes/{period}/journal (the `GetJournalCsv` operationId).
+func (c *Client) GetJournalCsv(ctx context.Context, period PeriodPath, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetJournalCsvRequest(c.Server, period)
 	if err != nil {
 		return nil, err
 	}
@@ -1388,6 +1799,136 @@ func (c *Client) CreateInvoiceRun(ctx context.Context, params *CreateInvoiceRunP
 // Corresponds with GET /v1/admin/invoice-runs/{period} (the `GetInvoiceRun` operationId).
 func (c *Client) GetInvoiceRun(ctx context.Context, period PeriodPath, params *GetInvoiceRunParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetInvoiceRunRequest(c.Server, period, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CheckInvoiceRun Rate the documents of a month again
+//
+// From the stored inputs, by the engine that made them.
+//
+// Corresponds with POST /v1/admin/invoice-runs/{period}/actions/check (the `CheckInvoiceRun` operationId).
+func (c *Client) CheckInvoiceRun(ctx context.Context, period PeriodPath, params *CheckInvoiceRunParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCheckInvoiceRunRequest(c.Server, period, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListIssuers List issuers
+//
+// Corresponds with GET /v1/admin/issuers (the `ListIssuers` operationId).
+func (c *Client) ListIssuers(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListIssuersRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetIssuer Get an issuer
+//
+// Corresponds with GET /v1/admin/issuers/{issuer} (the `GetIssuer` operationId).
+func (c *Client) GetIssuer(ctx context.Context, issuer IssuerPath, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetIssuerRequest(c.Server, issuer)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutIssuerWithBody Create an issuer, or its next version
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /v1/admin/issuers/{issuer} (the `PutIssuer` operationId).
+func (c *Client) PutIssuerWithBody(ctx context.Context, issuer IssuerPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutIssuerRequestWithBody(c.Server, issuer, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutIssuer Create an issuer, or its next version
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /v1/admin/issuers/{issuer} (the `PutIssuer` operationId).
+func (c *Client) PutIssuer(ctx context.Context, issuer IssuerPath, body PutIssuerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutIssuerRequest(c.Server, issuer, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetTaxTable Get the tax table of an issuer
+//
+// Corresponds with GET /v1/admin/issuers/{issuer}/tax-table (the `GetTaxTable` operationId).
+func (c *Client) GetTaxTable(ctx context.Context, issuer IssuerPath, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetTaxTableRequest(c.Server, issuer)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutTaxTableWithBody Replace the tax table of an issuer
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /v1/admin/issuers/{issuer}/tax-table (the `PutTaxTable` operationId).
+func (c *Client) PutTaxTableWithBody(ctx context.Context, issuer IssuerPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutTaxTableRequestWithBody(c.Server, issuer, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutTaxTable Replace the tax table of an issuer
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /v1/admin/issuers/{issuer}/tax-table (the `PutTaxTable` operationId).
+func (c *Client) PutTaxTable(ctx context.Context, issuer IssuerPath, body PutTaxTableJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutTaxTableRequest(c.Server, issuer, body)
 	if err != nil {
 		return nil, err
 	}
@@ -1835,6 +2376,172 @@ func (c *Client) CreateGrant(ctx context.Context, organization OrganizationPath,
 	return c.Client.Do(req)
 }
 
+// ListOrganizationInvoices List invoices of an organization
+//
+// Corresponds with GET /v1/admin/organizations/{organization}/invoices (the `ListOrganizationInvoices` operationId).
+func (c *Client) ListOrganizationInvoices(ctx context.Context, organization OrganizationPath, params *ListOrganizationInvoicesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListOrganizationInvoicesRequest(c.Server, organization, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetOrganizationInvoice Get an invoice of an organization
+//
+// Corresponds with GET /v1/admin/organizations/{organization}/invoices/{invoice} (the `GetOrganizationInvoice` operationId).
+func (c *Client) GetOrganizationInvoice(ctx context.Context, organization OrganizationPath, invoice InvoicePath, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetOrganizationInvoiceRequest(c.Server, organization, invoice)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CancelInvoiceWithBody Cancel a document by a full credit note
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/invoices/{invoice}/actions/cancel (the `CancelInvoice` operationId).
+func (c *Client) CancelInvoiceWithBody(ctx context.Context, organization OrganizationPath, invoice InvoicePath, params *CancelInvoiceParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCancelInvoiceRequestWithBody(c.Server, organization, invoice, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CancelInvoice Cancel a document by a full credit note
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/invoices/{invoice}/actions/cancel (the `CancelInvoice` operationId).
+func (c *Client) CancelInvoice(ctx context.Context, organization OrganizationPath, invoice InvoicePath, params *CancelInvoiceParams, body CancelInvoiceJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCancelInvoiceRequest(c.Server, organization, invoice, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ReissueInvoiceWithBody Cancel a document and issue it again
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/invoices/{invoice}/actions/reissue (the `ReissueInvoice` operationId).
+func (c *Client) ReissueInvoiceWithBody(ctx context.Context, organization OrganizationPath, invoice InvoicePath, params *ReissueInvoiceParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReissueInvoiceRequestWithBody(c.Server, organization, invoice, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ReissueInvoice Cancel a document and issue it again
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/invoices/{invoice}/actions/reissue (the `ReissueInvoice` operationId).
+func (c *Client) ReissueInvoice(ctx context.Context, organization OrganizationPath, invoice InvoicePath, params *ReissueInvoiceParams, body ReissueInvoiceJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReissueInvoiceRequest(c.Server, organization, invoice, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateCreditNoteWithBody Credit a document
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/invoices/{invoice}/credit-notes (the `CreateCreditNote` operationId).
+func (c *Client) CreateCreditNoteWithBody(ctx context.Context, organization OrganizationPath, invoice InvoicePath, params *CreateCreditNoteParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateCreditNoteRequestWithBody(c.Server, organization, invoice, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateCreditNote Credit a document
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/invoices/{invoice}/credit-notes (the `CreateCreditNote` operationId).
+func (c *Client) CreateCreditNote(ctx context.Context, organization OrganizationPath, invoice InvoicePath, params *CreateCreditNoteParams, body CreateCreditNoteJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateCreditNoteRequest(c.Server, organization, invoice, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateWriteOffWithBody Write off what is owed
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/invoices/{invoice}/write-offs (the `CreateWriteOff` operationId).
+func (c *Client) CreateWriteOffWithBody(ctx context.Context, organization OrganizationPath, invoice InvoicePath, params *CreateWriteOffParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateWriteOffRequestWithBody(c.Server, organization, invoice, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateWriteOff Write off what is owed
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/invoices/{invoice}/write-offs (the `CreateWriteOff` operationId).
+func (c *Client) CreateWriteOff(ctx context.Context, organization OrganizationPath, invoice InvoicePath, params *CreateWriteOffParams, body CreateWriteOffJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateWriteOffRequest(c.Server, organization, invoice, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // PutMoneyModeWithBody Set how an organization pays
 //
 // Takes any type of body and a specified content type.
@@ -1874,6 +2581,40 @@ func (c *Client) PutMoneyMode(ctx context.Context, organization OrganizationPath
 // Corresponds with GET /v1/admin/organizations/{organization}/payments (the `ListOrganizationPayments` operationId).
 func (c *Client) ListOrganizationPayments(ctx context.Context, organization OrganizationPath, params *ListOrganizationPaymentsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListOrganizationPaymentsRequest(c.Server, organization, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateRefundWithBody Refund a payment
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/payments/{payment}/refunds (the `CreateRefund` operationId).
+func (c *Client) CreateRefundWithBody(ctx context.Context, organization OrganizationPath, payment PaymentPath, params *CreateRefundParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateRefundRequestWithBody(c.Server, organization, payment, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateRefund Refund a payment
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/payments/{payment}/refunds (the `CreateRefund` operationId).
+func (c *Client) CreateRefund(ctx context.Context, organization OrganizationPath, payment PaymentPath, params *CreateRefundParams, body CreateRefundJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateRefundRequest(c.Server, organization, payment, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -2261,6 +3002,89 @@ func (c *Client) PublishSpotPrice(ctx context.Context, params *PublishSpotPriceP
 	return c.Client.Do(req)
 }
 
+// ListStatementLines List bank transfers
+//
+// Corresponds with GET /v1/admin/statement-lines (the `ListStatementLines` operationId).
+func (c *Client) ListStatementLines(ctx context.Context, params *ListStatementLinesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListStatementLinesRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// MatchStatementLineWithBody Say what a transfer pays
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/admin/statement-lines/{statement_line}/actions/match (the `MatchStatementLine` operationId).
+func (c *Client) MatchStatementLineWithBody(ctx context.Context, statementLine StatementLinePath, params *MatchStatementLineParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewMatchStatementLineRequestWithBody(c.Server, statementLine, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// MatchStatementLine Say what a transfer pays
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/admin/statement-lines/{statement_line}/actions/match (the `MatchStatementLine` operationId).
+func (c *Client) MatchStatementLine(ctx context.Context, statementLine StatementLinePath, params *MatchStatementLineParams, body MatchStatementLineJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewMatchStatementLineRequest(c.Server, statementLine, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ReturnStatementLineWithBody Send a transfer back
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/admin/statement-lines/{statement_line}/actions/return (the `ReturnStatementLine` operationId).
+func (c *Client) ReturnStatementLineWithBody(ctx context.Context, statementLine StatementLinePath, params *ReturnStatementLineParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReturnStatementLineRequestWithBody(c.Server, statementLine, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ReturnStatementLine Send a transfer back
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/admin/statement-lines/{statement_line}/actions/return (the `ReturnStatementLine` operationId).
+func (c *Client) ReturnStatementLine(ctx context.Context, statementLine StatementLinePath, params *ReturnStatementLineParams, body ReturnStatementLineJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReturnStatementLineRequest(c.Server, statementLine, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // CreateToken Exchange an API key for an access token
 //
 // The API key goes in the Authorization header, as for every other operation. A token cannot be exchanged for another.
@@ -2554,6 +3378,21 @@ func (c *Client) ListContracts(ctx context.Context, params *ListContractsParams,
 // Corresponds with GET /v1/organization/contracts/{contract} (the `GetContract` operationId).
 func (c *Client) GetContract(ctx context.Context, contract ContractPath, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetContractRequest(c.Server, contract)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ExportFocus Costs by FOCUS 1.2
+//
+// Corresponds with GET /v1/organization/exports/focus (the `ExportFocus` operationId).
+func (c *Client) ExportFocus(ctx context.Context, params *ExportFocusParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewExportFocusRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -3095,6 +3934,21 @@ func (c *Client) ListGrants(ctx context.Context, params *ListGrantsParams, reqEd
 	return c.Client.Do(req)
 }
 
+// GetPriceRules Price rules of an offer
+//
+// Corresponds with GET /v1/prices (the `GetPriceRules` operationId).
+func (c *Client) GetPriceRules(ctx context.Context, params *GetPriceRulesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetPriceRulesRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListInstances List instances
 //
 // Corresponds with GET /v1/projects/{project}/instances (the `ListInstances` operationId).
@@ -3304,6 +4158,40 @@ func (c *Client) CreateSshCertificate(ctx context.Context, project ProjectPath, 
 // Corresponds with GET /v1/projects/{project}/operations (the `ListOperations` operationId).
 func (c *Client) ListOperations(ctx context.Context, project ProjectPath, params *ListOperationsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListOperationsRequest(c.Server, project, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreatePricePreviewWithBody What a request would cost
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/projects/{project}/price-previews (the `CreatePricePreview` operationId).
+func (c *Client) CreatePricePreviewWithBody(ctx context.Context, project ProjectPath, params *CreatePricePreviewParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreatePricePreviewRequestWithBody(c.Server, project, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreatePricePreview What a request would cost
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/projects/{project}/price-previews (the `CreatePricePreview` operationId).
+func (c *Client) CreatePricePreview(ctx context.Context, project ProjectPath, params *CreatePricePreviewParams, body CreatePricePreviewJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreatePricePreviewRequest(c.Server, project, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -3696,6 +4584,59 @@ func NewRejectRequestRequest(server string, approval ApprovalPath, params *Rejec
 	return req, nil
 }
 
+// NewImportStatementRequest calls the generic ImportStatement builder with application/json body
+func NewImportStatementRequest(server string, params *ImportStatementParams, body ImportStatementJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewImportStatementRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewImportStatementRequestWithBody constructs an http.Request for the ImportStatement method, with any body, and a specified content type
+func NewImportStatementRequestWithBody(server string, params *ImportStatementParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/bank-statements")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
 // NewCreateCouponRequest calls the generic CreateCoupon builder with application/json body
 func NewCreateCouponRequest(server string, params *CreateCouponParams, body CreateCouponJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -3717,6 +4658,156 @@ func NewCreateCouponRequestWithBody(server string, params *CreateCouponParams, c
 	}
 
 	operationPath := fmt.Sprintf("/v1/admin/coupons")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewListDiscrepanciesRequest constructs an http.Request for the ListDiscrepancies method
+func NewListDiscrepanciesRequest(server string, params *ListDiscrepanciesParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/discrepancies")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Status != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "status", *params.Status, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Organization != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "organization", *params.Organization, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewResolveDiscrepancyRequest calls the generic ResolveDiscrepancy builder with application/json body
+func NewResolveDiscrepancyRequest(server string, discrepancy DiscrepancyPath, params *ResolveDiscrepancyParams, body ResolveDiscrepancyJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewResolveDiscrepancyRequestWithBody(server, discrepancy, params, "application/json", bodyReader)
+}
+
+// NewResolveDiscrepancyRequestWithBody constructs an http.Request for the ResolveDiscrepancy method, with any body, and a specified content type
+func NewResolveDiscrepancyRequestWithBody(server string, discrepancy DiscrepancyPath, params *ResolveDiscrepancyParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "discrepancy", discrepancy, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/discrepancies/%s/actions/resolve", pathParam0)
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -3829,6 +4920,193 @@ func NewListAdminEventsRequest(server string, params *ListAdminEventsParams) (*h
 			rawQueryFragments = append(rawQueryFragments, encoded)
 		}
 		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListLedgerAccountsRequest constructs an http.Request for the ListLedgerAccounts method
+func NewListLedgerAccountsRequest(server string, params *ListLedgerAccountsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/finance/accounts")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Organization != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "organization", *params.Organization, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Day != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "day", *params.Day, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewCreateFinanceCloseRequest calls the generic CreateFinanceClose builder with application/json body
+func NewCreateFinanceCloseRequest(server string, params *CreateFinanceCloseParams, body CreateFinanceCloseJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCreateFinanceCloseRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewCreateFinanceCloseRequestWithBody constructs an http.Request for the CreateFinanceClose method, with any body, and a specified content type
+func NewCreateFinanceCloseRequestWithBody(server string, params *CreateFinanceCloseParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/finance/closes")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewGetFinanceCloseRequest constructs an http.Request for the GetFinanceClose method
+func NewGetFinanceCloseRequest(server string, period PeriodPath) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "period", period, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/finance/closes/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetJournalCsvRequest constructs an http.Request for the GetJournalCsv method
+func NewGetJournalCsvRequest(server string, period PeriodPath) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "period", period, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/finance/closes/%s/journal", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
@@ -4486,6 +5764,244 @@ func NewGetInvoiceRunRequest(server string, period PeriodPath, params *GetInvoic
 	if err != nil {
 		return nil, err
 	}
+
+	return req, nil
+}
+
+// NewCheckInvoiceRunRequest constructs an http.Request for the CheckInvoiceRun method
+func NewCheckInvoiceRunRequest(server string, period PeriodPath, params *CheckInvoiceRunParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "period", period, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/invoice-runs/%s/actions/check", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewListIssuersRequest constructs an http.Request for the ListIssuers method
+func NewListIssuersRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/issuers")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetIssuerRequest constructs an http.Request for the GetIssuer method
+func NewGetIssuerRequest(server string, issuer IssuerPath) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "issuer", issuer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/issuers/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewPutIssuerRequest calls the generic PutIssuer builder with application/json body
+func NewPutIssuerRequest(server string, issuer IssuerPath, body PutIssuerJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPutIssuerRequestWithBody(server, issuer, "application/json", bodyReader)
+}
+
+// NewPutIssuerRequestWithBody constructs an http.Request for the PutIssuer method, with any body, and a specified content type
+func NewPutIssuerRequestWithBody(server string, issuer IssuerPath, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "issuer", issuer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/issuers/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewGetTaxTableRequest constructs an http.Request for the GetTaxTable method
+func NewGetTaxTableRequest(server string, issuer IssuerPath) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "issuer", issuer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/issuers/%s/tax-table", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewPutTaxTableRequest calls the generic PutTaxTable builder with application/json body
+func NewPutTaxTableRequest(server string, issuer IssuerPath, body PutTaxTableJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPutTaxTableRequestWithBody(server, issuer, "application/json", bodyReader)
+}
+
+// NewPutTaxTableRequestWithBody constructs an http.Request for the PutTaxTable method, with any body, and a specified content type
+func NewPutTaxTableRequestWithBody(server string, issuer IssuerPath, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "issuer", issuer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/issuers/%s/tax-table", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -5551,6 +7067,424 @@ func NewCreateGrantRequestWithBody(server string, organization OrganizationPath,
 	return req, nil
 }
 
+// NewListOrganizationInvoicesRequest constructs an http.Request for the ListOrganizationInvoices method
+func NewListOrganizationInvoicesRequest(server string, organization OrganizationPath, params *ListOrganizationInvoicesParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "organization", organization, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/organizations/%s/invoices", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Kind != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "kind", *params.Kind, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Status != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "status", *params.Status, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Period != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "period", *params.Period, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetOrganizationInvoiceRequest constructs an http.Request for the GetOrganizationInvoice method
+func NewGetOrganizationInvoiceRequest(server string, organization OrganizationPath, invoice InvoicePath) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "organization", organization, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "invoice", invoice, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/organizations/%s/invoices/%s", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewCancelInvoiceRequest calls the generic CancelInvoice builder with application/json body
+func NewCancelInvoiceRequest(server string, organization OrganizationPath, invoice InvoicePath, params *CancelInvoiceParams, body CancelInvoiceJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCancelInvoiceRequestWithBody(server, organization, invoice, params, "application/json", bodyReader)
+}
+
+// NewCancelInvoiceRequestWithBody constructs an http.Request for the CancelInvoice method, with any body, and a specified content type
+func NewCancelInvoiceRequestWithBody(server string, organization OrganizationPath, invoice InvoicePath, params *CancelInvoiceParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "organization", organization, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "invoice", invoice, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/organizations/%s/invoices/%s/actions/cancel", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewReissueInvoiceRequest calls the generic ReissueInvoice builder with application/json body
+func NewReissueInvoiceRequest(server string, organization OrganizationPath, invoice InvoicePath, params *ReissueInvoiceParams, body ReissueInvoiceJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewReissueInvoiceRequestWithBody(server, organization, invoice, params, "application/json", bodyReader)
+}
+
+// NewReissueInvoiceRequestWithBody constructs an http.Request for the ReissueInvoice method, with any body, and a specified content type
+func NewReissueInvoiceRequestWithBody(server string, organization OrganizationPath, invoice InvoicePath, params *ReissueInvoiceParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "organization", organization, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "invoice", invoice, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/organizations/%s/invoices/%s/actions/reissue", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewCreateCreditNoteRequest calls the generic CreateCreditNote builder with application/json body
+func NewCreateCreditNoteRequest(server string, organization OrganizationPath, invoice InvoicePath, params *CreateCreditNoteParams, body CreateCreditNoteJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCreateCreditNoteRequestWithBody(server, organization, invoice, params, "application/json", bodyReader)
+}
+
+// NewCreateCreditNoteRequestWithBody constructs an http.Request for the CreateCreditNote method, with any body, and a specified content type
+func NewCreateCreditNoteRequestWithBody(server string, organization OrganizationPath, invoice InvoicePath, params *CreateCreditNoteParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "organization", organization, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "invoice", invoice, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/organizations/%s/invoices/%s/credit-notes", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewCreateWriteOffRequest calls the generic CreateWriteOff builder with application/json body
+func NewCreateWriteOffRequest(server string, organization OrganizationPath, invoice InvoicePath, params *CreateWriteOffParams, body CreateWriteOffJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCreateWriteOffRequestWithBody(server, organization, invoice, params, "application/json", bodyReader)
+}
+
+// NewCreateWriteOffRequestWithBody constructs an http.Request for the CreateWriteOff method, with any body, and a specified content type
+func NewCreateWriteOffRequestWithBody(server string, organization OrganizationPath, invoice InvoicePath, params *CreateWriteOffParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "organization", organization, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "invoice", invoice, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/organizations/%s/invoices/%s/write-offs", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
 // NewPutMoneyModeRequest calls the generic PutMoneyMode builder with application/json body
 func NewPutMoneyModeRequest(server string, organization OrganizationPath, body PutMoneyModeJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -5666,6 +7600,73 @@ func NewListOrganizationPaymentsRequest(server string, organization Organization
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewCreateRefundRequest calls the generic CreateRefund builder with application/json body
+func NewCreateRefundRequest(server string, organization OrganizationPath, payment PaymentPath, params *CreateRefundParams, body CreateRefundJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCreateRefundRequestWithBody(server, organization, payment, params, "application/json", bodyReader)
+}
+
+// NewCreateRefundRequestWithBody constructs an http.Request for the CreateRefund method, with any body, and a specified content type
+func NewCreateRefundRequestWithBody(server string, organization OrganizationPath, payment PaymentPath, params *CreateRefundParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "organization", organization, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "payment", payment, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/organizations/%s/payments/%s/refunds", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
 	}
 
 	return req, nil
@@ -6501,6 +8502,204 @@ func NewPublishSpotPriceRequestWithBody(server string, params *PublishSpotPriceP
 	return req, nil
 }
 
+// NewListStatementLinesRequest constructs an http.Request for the ListStatementLines method
+func NewListStatementLinesRequest(server string, params *ListStatementLinesParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/statement-lines")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.State != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "state", *params.State, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewMatchStatementLineRequest calls the generic MatchStatementLine builder with application/json body
+func NewMatchStatementLineRequest(server string, statementLine StatementLinePath, params *MatchStatementLineParams, body MatchStatementLineJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewMatchStatementLineRequestWithBody(server, statementLine, params, "application/json", bodyReader)
+}
+
+// NewMatchStatementLineRequestWithBody constructs an http.Request for the MatchStatementLine method, with any body, and a specified content type
+func NewMatchStatementLineRequestWithBody(server string, statementLine StatementLinePath, params *MatchStatementLineParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "statement_line", statementLine, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/statement-lines/%s/actions/match", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewReturnStatementLineRequest calls the generic ReturnStatementLine builder with application/json body
+func NewReturnStatementLineRequest(server string, statementLine StatementLinePath, params *ReturnStatementLineParams, body ReturnStatementLineJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewReturnStatementLineRequestWithBody(server, statementLine, params, "application/json", bodyReader)
+}
+
+// NewReturnStatementLineRequestWithBody constructs an http.Request for the ReturnStatementLine method, with any body, and a specified content type
+func NewReturnStatementLineRequestWithBody(server string, statementLine StatementLinePath, params *ReturnStatementLineParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "statement_line", statementLine, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/statement-lines/%s/actions/return", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
 // NewCreateTokenRequest constructs an http.Request for the CreateToken method
 func NewCreateTokenRequest(server string) (*http.Request, error) {
 	var err error
@@ -7241,6 +9440,68 @@ func NewGetContractRequest(server string, contract ContractPath) (*http.Request,
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewExportFocusRequest constructs an http.Request for the ExportFocus method
+func NewExportFocusRequest(server string, params *ExportFocusParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/organization/exports/focus")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "period", params.Period, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if params.Format != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "format", *params.Format, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
@@ -8636,6 +10897,68 @@ func NewListGrantsRequest(server string, params *ListGrantsParams) (*http.Reques
 	return req, nil
 }
 
+// NewGetPriceRulesRequest constructs an http.Request for the GetPriceRules method
+func NewGetPriceRulesRequest(server string, params *GetPriceRulesParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/prices")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "offer", params.Offer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if params.PriorityClass != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "priority_class", *params.PriorityClass, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewListInstancesRequest constructs an http.Request for the ListInstances method
 func NewListInstancesRequest(server string, project ProjectPath, params *ListInstancesParams) (*http.Request, error) {
 	var err error
@@ -9436,6 +11759,68 @@ func NewListOperationsRequest(server string, project ProjectPath, params *ListOp
 	return req, nil
 }
 
+// NewCreatePricePreviewRequest calls the generic CreatePricePreview builder with application/json body
+func NewCreatePricePreviewRequest(server string, project ProjectPath, params *CreatePricePreviewParams, body CreatePricePreviewJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCreatePricePreviewRequestWithBody(server, project, params, "application/json", bodyReader)
+}
+
+// NewCreatePricePreviewRequestWithBody constructs an http.Request for the CreatePricePreview method, with any body, and a specified content type
+func NewCreatePricePreviewRequestWithBody(server string, project ProjectPath, params *CreatePricePreviewParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "project", project, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/projects/%s/price-previews", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewGetUsageRequest constructs an http.Request for the GetUsage method
 func NewGetUsageRequest(server string, project ProjectPath, params *GetUsageParams) (*http.Request, error) {
 	var err error
@@ -9817,6 +12202,20 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/admin/approvals/{approval}/actions/reject (the `RejectRequest` operationId).
 	RejectRequestWithResponse(ctx context.Context, approval ApprovalPath, params *RejectRequestParams, reqEditors ...RequestEditorFn) (*RejectRequestResp, error)
 
+	// ImportStatementWithBodyWithResponse Import a bank statement
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/bank-statements (the `ImportStatement` operationId).
+	ImportStatementWithBodyWithResponse(ctx context.Context, params *ImportStatementParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ImportStatementResp, error)
+
+	// ImportStatementWithResponse Import a bank statement
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/bank-statements (the `ImportStatement` operationId).
+	ImportStatementWithResponse(ctx context.Context, params *ImportStatementParams, body ImportStatementJSONRequestBody, reqEditors ...RequestEditorFn) (*ImportStatementResp, error)
+
 	// CreateCouponWithBodyWithResponse Create a coupon
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -9831,12 +12230,68 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/admin/coupons (the `CreateCoupon` operationId).
 	CreateCouponWithResponse(ctx context.Context, params *CreateCouponParams, body CreateCouponJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateCouponResp, error)
 
+	// ListDiscrepanciesWithResponse List discrepancies
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/admin/discrepancies (the `ListDiscrepancies` operationId).
+	ListDiscrepanciesWithResponse(ctx context.Context, params *ListDiscrepanciesParams, reqEditors ...RequestEditorFn) (*ListDiscrepanciesResp, error)
+
+	// ResolveDiscrepancyWithBodyWithResponse Decide a discrepancy
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/discrepancies/{discrepancy}/actions/resolve (the `ResolveDiscrepancy` operationId).
+	ResolveDiscrepancyWithBodyWithResponse(ctx context.Context, discrepancy DiscrepancyPath, params *ResolveDiscrepancyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResolveDiscrepancyResp, error)
+
+	// ResolveDiscrepancyWithResponse Decide a discrepancy
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/discrepancies/{discrepancy}/actions/resolve (the `ResolveDiscrepancy` operationId).
+	ResolveDiscrepancyWithResponse(ctx context.Context, discrepancy DiscrepancyPath, params *ResolveDiscrepancyParams, body ResolveDiscrepancyJSONRequestBody, reqEditors ...RequestEditorFn) (*ResolveDiscrepancyResp, error)
+
 	// ListAdminEventsWithResponse List events of hosts, GPUs and instances
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/admin/events (the `ListAdminEvents` operationId).
 	ListAdminEventsWithResponse(ctx context.Context, params *ListAdminEventsParams, reqEditors ...RequestEditorFn) (*ListAdminEventsResp, error)
+
+	// ListLedgerAccountsWithResponse List accounts of the ledger
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/admin/finance/accounts (the `ListLedgerAccounts` operationId).
+	ListLedgerAccountsWithResponse(ctx context.Context, params *ListLedgerAccountsParams, reqEditors ...RequestEditorFn) (*ListLedgerAccountsResp, error)
+
+	// CreateFinanceCloseWithBodyWithResponse Close a month of the ledger
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/finance/closes (the `CreateFinanceClose` operationId).
+	CreateFinanceCloseWithBodyWithResponse(ctx context.Context, params *CreateFinanceCloseParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateFinanceCloseResp, error)
+
+	// CreateFinanceCloseWithResponse Close a month of the ledger
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/finance/closes (the `CreateFinanceClose` operationId).
+	CreateFinanceCloseWithResponse(ctx context.Context, params *CreateFinanceCloseParams, body CreateFinanceCloseJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateFinanceCloseResp, error)
+
+	// GetFinanceCloseWithResponse Get a closed month
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/admin/finance/closes/{period} (the `GetFinanceClose` operationId).
+	GetFinanceCloseWithResponse(ctx context.Context, period PeriodPath, reqEditors ...RequestEditorFn) (*GetFinanceCloseResp, error)
+
+	// GetJournalCsvWithResponse Get the journal of a closed month as CSV
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/admin/finance/closes/{period}/journal (the `GetJournalCsv` operationId).
+	GetJournalCsvWithResponse(ctx context.Context, period PeriodPath, reqEditors ...RequestEditorFn) (*GetJournalCsvResp, error)
 
 	// ListGpusWithResponse List GPUs
 	//
@@ -9940,6 +12395,64 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /v1/admin/invoice-runs/{period} (the `GetInvoiceRun` operationId).
 	GetInvoiceRunWithResponse(ctx context.Context, period PeriodPath, params *GetInvoiceRunParams, reqEditors ...RequestEditorFn) (*GetInvoiceRunResp, error)
+
+	// CheckInvoiceRunWithResponse Rate the documents of a month again
+	//
+	// From the stored inputs, by the engine that made them.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/invoice-runs/{period}/actions/check (the `CheckInvoiceRun` operationId).
+	CheckInvoiceRunWithResponse(ctx context.Context, period PeriodPath, params *CheckInvoiceRunParams, reqEditors ...RequestEditorFn) (*CheckInvoiceRunResp, error)
+
+	// ListIssuersWithResponse List issuers
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/admin/issuers (the `ListIssuers` operationId).
+	ListIssuersWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListIssuersResp, error)
+
+	// GetIssuerWithResponse Get an issuer
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/admin/issuers/{issuer} (the `GetIssuer` operationId).
+	GetIssuerWithResponse(ctx context.Context, issuer IssuerPath, reqEditors ...RequestEditorFn) (*GetIssuerResp, error)
+
+	// PutIssuerWithBodyWithResponse Create an issuer, or its next version
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /v1/admin/issuers/{issuer} (the `PutIssuer` operationId).
+	PutIssuerWithBodyWithResponse(ctx context.Context, issuer IssuerPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutIssuerResp, error)
+
+	// PutIssuerWithResponse Create an issuer, or its next version
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /v1/admin/issuers/{issuer} (the `PutIssuer` operationId).
+	PutIssuerWithResponse(ctx context.Context, issuer IssuerPath, body PutIssuerJSONRequestBody, reqEditors ...RequestEditorFn) (*PutIssuerResp, error)
+
+	// GetTaxTableWithResponse Get the tax table of an issuer
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/admin/issuers/{issuer}/tax-table (the `GetTaxTable` operationId).
+	GetTaxTableWithResponse(ctx context.Context, issuer IssuerPath, reqEditors ...RequestEditorFn) (*GetTaxTableResp, error)
+
+	// PutTaxTableWithBodyWithResponse Replace the tax table of an issuer
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /v1/admin/issuers/{issuer}/tax-table (the `PutTaxTable` operationId).
+	PutTaxTableWithBodyWithResponse(ctx context.Context, issuer IssuerPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutTaxTableResp, error)
+
+	// PutTaxTableWithResponse Replace the tax table of an issuer
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /v1/admin/issuers/{issuer}/tax-table (the `PutTaxTable` operationId).
+	PutTaxTableWithResponse(ctx context.Context, issuer IssuerPath, body PutTaxTableJSONRequestBody, reqEditors ...RequestEditorFn) (*PutTaxTableResp, error)
 
 	// ListJoinTokensWithResponse List join tokens
 	//
@@ -10130,6 +12643,76 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/admin/organizations/{organization}/grants (the `CreateGrant` operationId).
 	CreateGrantWithResponse(ctx context.Context, organization OrganizationPath, params *CreateGrantParams, body CreateGrantJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateGrantResp, error)
 
+	// ListOrganizationInvoicesWithResponse List invoices of an organization
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/admin/organizations/{organization}/invoices (the `ListOrganizationInvoices` operationId).
+	ListOrganizationInvoicesWithResponse(ctx context.Context, organization OrganizationPath, params *ListOrganizationInvoicesParams, reqEditors ...RequestEditorFn) (*ListOrganizationInvoicesResp, error)
+
+	// GetOrganizationInvoiceWithResponse Get an invoice of an organization
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/admin/organizations/{organization}/invoices/{invoice} (the `GetOrganizationInvoice` operationId).
+	GetOrganizationInvoiceWithResponse(ctx context.Context, organization OrganizationPath, invoice InvoicePath, reqEditors ...RequestEditorFn) (*GetOrganizationInvoiceResp, error)
+
+	// CancelInvoiceWithBodyWithResponse Cancel a document by a full credit note
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/invoices/{invoice}/actions/cancel (the `CancelInvoice` operationId).
+	CancelInvoiceWithBodyWithResponse(ctx context.Context, organization OrganizationPath, invoice InvoicePath, params *CancelInvoiceParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelInvoiceResp, error)
+
+	// CancelInvoiceWithResponse Cancel a document by a full credit note
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/invoices/{invoice}/actions/cancel (the `CancelInvoice` operationId).
+	CancelInvoiceWithResponse(ctx context.Context, organization OrganizationPath, invoice InvoicePath, params *CancelInvoiceParams, body CancelInvoiceJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelInvoiceResp, error)
+
+	// ReissueInvoiceWithBodyWithResponse Cancel a document and issue it again
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/invoices/{invoice}/actions/reissue (the `ReissueInvoice` operationId).
+	ReissueInvoiceWithBodyWithResponse(ctx context.Context, organization OrganizationPath, invoice InvoicePath, params *ReissueInvoiceParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReissueInvoiceResp, error)
+
+	// ReissueInvoiceWithResponse Cancel a document and issue it again
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/invoices/{invoice}/actions/reissue (the `ReissueInvoice` operationId).
+	ReissueInvoiceWithResponse(ctx context.Context, organization OrganizationPath, invoice InvoicePath, params *ReissueInvoiceParams, body ReissueInvoiceJSONRequestBody, reqEditors ...RequestEditorFn) (*ReissueInvoiceResp, error)
+
+	// CreateCreditNoteWithBodyWithResponse Credit a document
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/invoices/{invoice}/credit-notes (the `CreateCreditNote` operationId).
+	CreateCreditNoteWithBodyWithResponse(ctx context.Context, organization OrganizationPath, invoice InvoicePath, params *CreateCreditNoteParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateCreditNoteResp, error)
+
+	// CreateCreditNoteWithResponse Credit a document
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/invoices/{invoice}/credit-notes (the `CreateCreditNote` operationId).
+	CreateCreditNoteWithResponse(ctx context.Context, organization OrganizationPath, invoice InvoicePath, params *CreateCreditNoteParams, body CreateCreditNoteJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateCreditNoteResp, error)
+
+	// CreateWriteOffWithBodyWithResponse Write off what is owed
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/invoices/{invoice}/write-offs (the `CreateWriteOff` operationId).
+	CreateWriteOffWithBodyWithResponse(ctx context.Context, organization OrganizationPath, invoice InvoicePath, params *CreateWriteOffParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateWriteOffResp, error)
+
+	// CreateWriteOffWithResponse Write off what is owed
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/invoices/{invoice}/write-offs (the `CreateWriteOff` operationId).
+	CreateWriteOffWithResponse(ctx context.Context, organization OrganizationPath, invoice InvoicePath, params *CreateWriteOffParams, body CreateWriteOffJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateWriteOffResp, error)
+
 	// PutMoneyModeWithBodyWithResponse Set how an organization pays
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -10150,6 +12733,20 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /v1/admin/organizations/{organization}/payments (the `ListOrganizationPayments` operationId).
 	ListOrganizationPaymentsWithResponse(ctx context.Context, organization OrganizationPath, params *ListOrganizationPaymentsParams, reqEditors ...RequestEditorFn) (*ListOrganizationPaymentsResp, error)
+
+	// CreateRefundWithBodyWithResponse Refund a payment
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/payments/{payment}/refunds (the `CreateRefund` operationId).
+	CreateRefundWithBodyWithResponse(ctx context.Context, organization OrganizationPath, payment PaymentPath, params *CreateRefundParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateRefundResp, error)
+
+	// CreateRefundWithResponse Refund a payment
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/organizations/{organization}/payments/{payment}/refunds (the `CreateRefund` operationId).
+	CreateRefundWithResponse(ctx context.Context, organization OrganizationPath, payment PaymentPath, params *CreateRefundParams, body CreateRefundJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateRefundResp, error)
 
 	// CreatePrepaymentWithBodyWithResponse Record money paid in
 	//
@@ -10312,6 +12909,41 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/admin/spot-prices (the `PublishSpotPrice` operationId).
 	PublishSpotPriceWithResponse(ctx context.Context, params *PublishSpotPriceParams, body PublishSpotPriceJSONRequestBody, reqEditors ...RequestEditorFn) (*PublishSpotPriceResp, error)
 
+	// ListStatementLinesWithResponse List bank transfers
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/admin/statement-lines (the `ListStatementLines` operationId).
+	ListStatementLinesWithResponse(ctx context.Context, params *ListStatementLinesParams, reqEditors ...RequestEditorFn) (*ListStatementLinesResp, error)
+
+	// MatchStatementLineWithBodyWithResponse Say what a transfer pays
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/statement-lines/{statement_line}/actions/match (the `MatchStatementLine` operationId).
+	MatchStatementLineWithBodyWithResponse(ctx context.Context, statementLine StatementLinePath, params *MatchStatementLineParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*MatchStatementLineResp, error)
+
+	// MatchStatementLineWithResponse Say what a transfer pays
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/statement-lines/{statement_line}/actions/match (the `MatchStatementLine` operationId).
+	MatchStatementLineWithResponse(ctx context.Context, statementLine StatementLinePath, params *MatchStatementLineParams, body MatchStatementLineJSONRequestBody, reqEditors ...RequestEditorFn) (*MatchStatementLineResp, error)
+
+	// ReturnStatementLineWithBodyWithResponse Send a transfer back
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/statement-lines/{statement_line}/actions/return (the `ReturnStatementLine` operationId).
+	ReturnStatementLineWithBodyWithResponse(ctx context.Context, statementLine StatementLinePath, params *ReturnStatementLineParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReturnStatementLineResp, error)
+
+	// ReturnStatementLineWithResponse Send a transfer back
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/statement-lines/{statement_line}/actions/return (the `ReturnStatementLine` operationId).
+	ReturnStatementLineWithResponse(ctx context.Context, statementLine StatementLinePath, params *ReturnStatementLineParams, body ReturnStatementLineJSONRequestBody, reqEditors ...RequestEditorFn) (*ReturnStatementLineResp, error)
+
 	// CreateTokenWithResponse Exchange an API key for an access token
 	//
 	// The API key goes in the Authorization header, as for every other operation. A token cannot be exchanged for another.
@@ -10446,6 +13078,13 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /v1/organization/contracts/{contract} (the `GetContract` operationId).
 	GetContractWithResponse(ctx context.Context, contract ContractPath, reqEditors ...RequestEditorFn) (*GetContractResp, error)
+
+	// ExportFocusWithResponse Costs by FOCUS 1.2
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/organization/exports/focus (the `ExportFocus` operationId).
+	ExportFocusWithResponse(ctx context.Context, params *ExportFocusParams, reqEditors ...RequestEditorFn) (*ExportFocusResp, error)
 
 	// PreviewInvoiceWithResponse What the running month costs so far
 	//
@@ -10690,6 +13329,13 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/organization/wallet/grants (the `ListGrants` operationId).
 	ListGrantsWithResponse(ctx context.Context, params *ListGrantsParams, reqEditors ...RequestEditorFn) (*ListGrantsResp, error)
 
+	// GetPriceRulesWithResponse Price rules of an offer
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/prices (the `GetPriceRules` operationId).
+	GetPriceRulesWithResponse(ctx context.Context, params *GetPriceRulesParams, reqEditors ...RequestEditorFn) (*GetPriceRulesResp, error)
+
 	// ListInstancesWithResponse List instances
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -10792,6 +13438,20 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /v1/projects/{project}/operations (the `ListOperations` operationId).
 	ListOperationsWithResponse(ctx context.Context, project ProjectPath, params *ListOperationsParams, reqEditors ...RequestEditorFn) (*ListOperationsResp, error)
+
+	// CreatePricePreviewWithBodyWithResponse What a request would cost
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/projects/{project}/price-previews (the `CreatePricePreview` operationId).
+	CreatePricePreviewWithBodyWithResponse(ctx context.Context, project ProjectPath, params *CreatePricePreviewParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreatePricePreviewResp, error)
+
+	// CreatePricePreviewWithResponse What a request would cost
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/projects/{project}/price-previews (the `CreatePricePreview` operationId).
+	CreatePricePreviewWithResponse(ctx context.Context, project ProjectPath, params *CreatePricePreviewParams, body CreatePricePreviewJSONRequestBody, reqEditors ...RequestEditorFn) (*CreatePricePreviewResp, error)
 
 	// GetUsageWithResponse Usage of a project
 	//
@@ -11183,6 +13843,61 @@ func (r RejectRequestResp) ContentType() string {
 	return ""
 }
 
+// ImportStatementResp201Headers the declared response headers of an HTTP 201 response for ImportStatement
+type ImportStatementResp201Headers struct {
+	IdempotentReplayed *string
+}
+
+type ImportStatementResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *StatementImport
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *ImportStatementResp201Headers
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r ImportStatementResp) GetJSON201() *StatementImport {
+	return r.JSON201
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ImportStatementResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ImportStatementResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ImportStatementResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ImportStatementResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ImportStatementResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // CreateCouponResp201Headers the declared response headers of an HTTP 201 response for CreateCoupon
 type CreateCouponResp201Headers struct {
 	IdempotentReplayed *string
@@ -11238,6 +13953,102 @@ func (r CreateCouponResp) ContentType() string {
 	return ""
 }
 
+type ListDiscrepanciesResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DiscrepancyList
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListDiscrepanciesResp) GetJSON200() *DiscrepancyList {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListDiscrepanciesResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListDiscrepanciesResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListDiscrepanciesResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListDiscrepanciesResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListDiscrepanciesResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ResolveDiscrepancyResp204Headers the declared response headers of an HTTP 204 response for ResolveDiscrepancy
+type ResolveDiscrepancyResp204Headers struct {
+	IdempotentReplayed *string
+}
+
+type ResolveDiscrepancyResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers204 the parsed response headers for an HTTP 204 response
+	Headers204 *ResolveDiscrepancyResp204Headers
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ResolveDiscrepancyResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ResolveDiscrepancyResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ResolveDiscrepancyResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ResolveDiscrepancyResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ResolveDiscrepancyResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ListAdminEventsResp struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -11280,6 +14091,206 @@ func (r ListAdminEventsResp) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ListAdminEventsResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListLedgerAccountsResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *LedgerAccounts
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListLedgerAccountsResp) GetJSON200() *LedgerAccounts {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListLedgerAccountsResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListLedgerAccountsResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListLedgerAccountsResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListLedgerAccountsResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListLedgerAccountsResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CreateFinanceCloseResp201Headers the declared response headers of an HTTP 201 response for CreateFinanceClose
+type CreateFinanceCloseResp201Headers struct {
+	IdempotentReplayed *string
+	Location           *string
+}
+
+type CreateFinanceCloseResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *FinanceClose
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *CreateFinanceCloseResp201Headers
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r CreateFinanceCloseResp) GetJSON201() *FinanceClose {
+	return r.JSON201
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CreateFinanceCloseResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CreateFinanceCloseResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CreateFinanceCloseResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CreateFinanceCloseResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CreateFinanceCloseResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetFinanceCloseResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *FinanceClose
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetFinanceCloseResp) GetJSON200() *FinanceClose {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetFinanceCloseResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetFinanceCloseResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetFinanceCloseResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetFinanceCloseResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetFinanceCloseResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetJournalCsvResp200Headers the declared response headers of an HTTP 200 response for GetJournalCsv
+type GetJournalCsvResp200Headers struct {
+	ContentDisposition *string
+}
+
+type GetJournalCsvResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetJournalCsvResp200Headers
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetJournalCsvResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetJournalCsvResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetJournalCsvResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetJournalCsvResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetJournalCsvResp) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -11883,6 +14894,301 @@ func (r GetInvoiceRunResp) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetInvoiceRunResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CheckInvoiceRunResp200Headers the declared response headers of an HTTP 200 response for CheckInvoiceRun
+type CheckInvoiceRunResp200Headers struct {
+	IdempotentReplayed *string
+}
+
+type CheckInvoiceRunResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RerateReport
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *CheckInvoiceRunResp200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CheckInvoiceRunResp) GetJSON200() *RerateReport {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CheckInvoiceRunResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CheckInvoiceRunResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CheckInvoiceRunResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CheckInvoiceRunResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CheckInvoiceRunResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListIssuersResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *IssuerList
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListIssuersResp) GetJSON200() *IssuerList {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListIssuersResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListIssuersResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListIssuersResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListIssuersResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListIssuersResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetIssuerResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Issuer
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetIssuerResp) GetJSON200() *Issuer {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetIssuerResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetIssuerResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetIssuerResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetIssuerResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetIssuerResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PutIssuerResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Issuer
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PutIssuerResp) GetJSON200() *Issuer {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PutIssuerResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PutIssuerResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PutIssuerResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PutIssuerResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PutIssuerResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetTaxTableResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *TaxTable
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetTaxTableResp) GetJSON200() *TaxTable {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetTaxTableResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetTaxTableResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetTaxTableResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetTaxTableResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetTaxTableResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PutTaxTableResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *TaxTable
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PutTaxTableResp) GetJSON200() *TaxTable {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PutTaxTableResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PutTaxTableResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PutTaxTableResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PutTaxTableResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PutTaxTableResp) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -12852,6 +16158,322 @@ func (r CreateGrantResp) ContentType() string {
 	return ""
 }
 
+type ListOrganizationInvoicesResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *InvoiceList
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListOrganizationInvoicesResp) GetJSON200() *InvoiceList {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListOrganizationInvoicesResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListOrganizationInvoicesResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListOrganizationInvoicesResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListOrganizationInvoicesResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListOrganizationInvoicesResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetOrganizationInvoiceResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Invoice
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetOrganizationInvoiceResp) GetJSON200() *Invoice {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetOrganizationInvoiceResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetOrganizationInvoiceResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetOrganizationInvoiceResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetOrganizationInvoiceResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetOrganizationInvoiceResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CancelInvoiceResp200Headers the declared response headers of an HTTP 200 response for CancelInvoice
+type CancelInvoiceResp200Headers struct {
+	IdempotentReplayed *string
+}
+
+type CancelInvoiceResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *InvoiceCancelled
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *CancelInvoiceResp200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CancelInvoiceResp) GetJSON200() *InvoiceCancelled {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CancelInvoiceResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CancelInvoiceResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CancelInvoiceResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CancelInvoiceResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CancelInvoiceResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ReissueInvoiceResp200Headers the declared response headers of an HTTP 200 response for ReissueInvoice
+type ReissueInvoiceResp200Headers struct {
+	IdempotentReplayed *string
+}
+
+type ReissueInvoiceResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *InvoiceReissued
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *ReissueInvoiceResp200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ReissueInvoiceResp) GetJSON200() *InvoiceReissued {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ReissueInvoiceResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ReissueInvoiceResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ReissueInvoiceResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ReissueInvoiceResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ReissueInvoiceResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CreateCreditNoteResp201Headers the declared response headers of an HTTP 201 response for CreateCreditNote
+type CreateCreditNoteResp201Headers struct {
+	IdempotentReplayed *string
+}
+
+type CreateCreditNoteResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *Invoice
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *CreateCreditNoteResp201Headers
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r CreateCreditNoteResp) GetJSON201() *Invoice {
+	return r.JSON201
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CreateCreditNoteResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CreateCreditNoteResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CreateCreditNoteResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CreateCreditNoteResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CreateCreditNoteResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CreateWriteOffResp201Headers the declared response headers of an HTTP 201 response for CreateWriteOff
+type CreateWriteOffResp201Headers struct {
+	IdempotentReplayed *string
+}
+
+type CreateWriteOffResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *Invoice
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *CreateWriteOffResp201Headers
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r CreateWriteOffResp) GetJSON201() *Invoice {
+	return r.JSON201
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CreateWriteOffResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CreateWriteOffResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CreateWriteOffResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CreateWriteOffResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CreateWriteOffResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type PutMoneyModeResp struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -12942,6 +16564,61 @@ func (r ListOrganizationPaymentsResp) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ListOrganizationPaymentsResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CreateRefundResp201Headers the declared response headers of an HTTP 201 response for CreateRefund
+type CreateRefundResp201Headers struct {
+	IdempotentReplayed *string
+}
+
+type CreateRefundResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *Payment
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *CreateRefundResp201Headers
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r CreateRefundResp) GetJSON201() *Payment {
+	return r.JSON201
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CreateRefundResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CreateRefundResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CreateRefundResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CreateRefundResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CreateRefundResp) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -13727,6 +17404,164 @@ func (r PublishSpotPriceResp) ContentType() string {
 	return ""
 }
 
+type ListStatementLinesResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *StatementLineList
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListStatementLinesResp) GetJSON200() *StatementLineList {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListStatementLinesResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListStatementLinesResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListStatementLinesResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListStatementLinesResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListStatementLinesResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// MatchStatementLineResp200Headers the declared response headers of an HTTP 200 response for MatchStatementLine
+type MatchStatementLineResp200Headers struct {
+	IdempotentReplayed *string
+}
+
+type MatchStatementLineResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *StatementLine
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *MatchStatementLineResp200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r MatchStatementLineResp) GetJSON200() *StatementLine {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r MatchStatementLineResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r MatchStatementLineResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r MatchStatementLineResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r MatchStatementLineResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r MatchStatementLineResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ReturnStatementLineResp200Headers the declared response headers of an HTTP 200 response for ReturnStatementLine
+type ReturnStatementLineResp200Headers struct {
+	IdempotentReplayed *string
+}
+
+type ReturnStatementLineResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *StatementLine
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *ReturnStatementLineResp200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ReturnStatementLineResp) GetJSON200() *StatementLine {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ReturnStatementLineResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ReturnStatementLineResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ReturnStatementLineResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ReturnStatementLineResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ReturnStatementLineResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type CreateTokenResp struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -14463,6 +18298,54 @@ func (r GetContractResp) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetContractResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ExportFocusResp200Headers the declared response headers of an HTTP 200 response for ExportFocus
+type ExportFocusResp200Headers struct {
+	ContentDisposition *string
+}
+
+type ExportFocusResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *ExportFocusResp200Headers
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ExportFocusResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ExportFocusResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ExportFocusResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ExportFocusResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ExportFocusResp) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -15802,6 +19685,54 @@ func (r ListGrantsResp) ContentType() string {
 	return ""
 }
 
+type GetPriceRulesResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *PriceRules
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetPriceRulesResp) GetJSON200() *PriceRules {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetPriceRulesResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetPriceRulesResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetPriceRulesResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetPriceRulesResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetPriceRulesResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ListInstancesResp struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -16370,6 +20301,61 @@ func (r ListOperationsResp) ContentType() string {
 	return ""
 }
 
+// CreatePricePreviewResp200Headers the declared response headers of an HTTP 200 response for CreatePricePreview
+type CreatePricePreviewResp200Headers struct {
+	IdempotentReplayed *string
+}
+
+type CreatePricePreviewResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *PricePreview
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *CreatePricePreviewResp200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CreatePricePreviewResp) GetJSON200() *PricePreview {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CreatePricePreviewResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CreatePricePreviewResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CreatePricePreviewResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CreatePricePreviewResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CreatePricePreviewResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type GetUsageResp struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -16666,6 +20652,32 @@ func (c *ClientWithResponses) RejectRequestWithResponse(ctx context.Context, app
 	return ParseRejectRequestResp(rsp)
 }
 
+// ImportStatementWithBodyWithResponse Import a bank statement
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/bank-statements (the `ImportStatement` operationId).
+func (c *ClientWithResponses) ImportStatementWithBodyWithResponse(ctx context.Context, params *ImportStatementParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ImportStatementResp, error) {
+	rsp, err := c.ImportStatementWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseImportStatementResp(rsp)
+}
+
+// ImportStatementWithResponse Import a bank statement
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/bank-statements (the `ImportStatement` operationId).
+func (c *ClientWithResponses) ImportStatementWithResponse(ctx context.Context, params *ImportStatementParams, body ImportStatementJSONRequestBody, reqEditors ...RequestEditorFn) (*ImportStatementResp, error) {
+	rsp, err := c.ImportStatement(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseImportStatementResp(rsp)
+}
+
 // CreateCouponWithBodyWithResponse Create a coupon
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -16692,6 +20704,45 @@ func (c *ClientWithResponses) CreateCouponWithResponse(ctx context.Context, para
 	return ParseCreateCouponResp(rsp)
 }
 
+// ListDiscrepanciesWithResponse List discrepancies
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/admin/discrepancies (the `ListDiscrepancies` operationId).
+func (c *ClientWithResponses) ListDiscrepanciesWithResponse(ctx context.Context, params *ListDiscrepanciesParams, reqEditors ...RequestEditorFn) (*ListDiscrepanciesResp, error) {
+	rsp, err := c.ListDiscrepancies(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListDiscrepanciesResp(rsp)
+}
+
+// ResolveDiscrepancyWithBodyWithResponse Decide a discrepancy
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/discrepancies/{discrepancy}/actions/resolve (the `ResolveDiscrepancy` operationId).
+func (c *ClientWithResponses) ResolveDiscrepancyWithBodyWithResponse(ctx context.Context, discrepancy DiscrepancyPath, params *ResolveDiscrepancyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResolveDiscrepancyResp, error) {
+	rsp, err := c.ResolveDiscrepancyWithBody(ctx, discrepancy, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseResolveDiscrepancyResp(rsp)
+}
+
+// ResolveDiscrepancyWithResponse Decide a discrepancy
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/discrepancies/{discrepancy}/actions/resolve (the `ResolveDiscrepancy` operationId).
+func (c *ClientWithResponses) ResolveDiscrepancyWithResponse(ctx context.Context, discrepancy DiscrepancyPath, params *ResolveDiscrepancyParams, body ResolveDiscrepancyJSONRequestBody, reqEditors ...RequestEditorFn) (*ResolveDiscrepancyResp, error) {
+	rsp, err := c.ResolveDiscrepancy(ctx, discrepancy, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseResolveDiscrepancyResp(rsp)
+}
+
 // ListAdminEventsWithResponse List events of hosts, GPUs and instances
 //
 // Returns a wrapper object for the known response body format(s).
@@ -16703,6 +20754,71 @@ func (c *ClientWithResponses) ListAdminEventsWithResponse(ctx context.Context, p
 		return nil, err
 	}
 	return ParseListAdminEventsResp(rsp)
+}
+
+// ListLedgerAccountsWithResponse List accounts of the ledger
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/admin/finance/accounts (the `ListLedgerAccounts` operationId).
+func (c *ClientWithResponses) ListLedgerAccountsWithResponse(ctx context.Context, params *ListLedgerAccountsParams, reqEditors ...RequestEditorFn) (*ListLedgerAccountsResp, error) {
+	rsp, err := c.ListLedgerAccounts(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListLedgerAccountsResp(rsp)
+}
+
+// CreateFinanceCloseWithBodyWithResponse Close a month of the ledger
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/finance/closes (the `CreateFinanceClose` operationId).
+func (c *ClientWithResponses) CreateFinanceCloseWithBodyWithResponse(ctx context.Context, params *CreateFinanceCloseParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateFinanceCloseResp, error) {
+	rsp, err := c.CreateFinanceCloseWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateFinanceCloseResp(rsp)
+}
+
+// CreateFinanceCloseWithResponse Close a month of the ledger
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/finance/closes (the `CreateFinanceClose` operationId).
+func (c *ClientWithResponses) CreateFinanceCloseWithResponse(ctx context.Context, params *CreateFinanceCloseParams, body CreateFinanceCloseJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateFinanceCloseResp, error) {
+	rsp, err := c.CreateFinanceClose(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateFinanceCloseResp(rsp)
+}
+
+// GetFinanceCloseWithResponse Get a closed month
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/admin/finance/closes/{period} (the `GetFinanceClose` operationId).
+func (c *ClientWithResponses) GetFinanceCloseWithResponse(ctx context.Context, period PeriodPath, reqEditors ...RequestEditorFn) (*GetFinanceCloseResp, error) {
+	rsp, err := c.GetFinanceClose(ctx, period, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetFinanceCloseResp(rsp)
+}
+
+// GetJournalCsvWithResponse Get the journal of a closed month as CSV
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/admin/finance/closes/{period}/journal (the `GetJournalCsv` operationId).
+func (c *ClientWithResponses) GetJournalCsvWithResponse(ctx context.Context, period PeriodPath, reqEditors ...RequestEditorFn) (*GetJournalCsvResp, error) {
+	rsp, err := c.GetJournalCsv(ctx, period, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetJournalCsvResp(rsp)
 }
 
 // ListGpusWithResponse List GPUs
@@ -16884,6 +21000,112 @@ func (c *ClientWithResponses) GetInvoiceRunWithResponse(ctx context.Context, per
 		return nil, err
 	}
 	return ParseGetInvoiceRunResp(rsp)
+}
+
+// CheckInvoiceRunWithResponse Rate the documents of a month again
+//
+// From the stored inputs, by the engine that made them.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/invoice-runs/{period}/actions/check (the `CheckInvoiceRun` operationId).
+func (c *ClientWithResponses) CheckInvoiceRunWithResponse(ctx context.Context, period PeriodPath, params *CheckInvoiceRunParams, reqEditors ...RequestEditorFn) (*CheckInvoiceRunResp, error) {
+	rsp, err := c.CheckInvoiceRun(ctx, period, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCheckInvoiceRunResp(rsp)
+}
+
+// ListIssuersWithResponse List issuers
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/admin/issuers (the `ListIssuers` operationId).
+func (c *ClientWithResponses) ListIssuersWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListIssuersResp, error) {
+	rsp, err := c.ListIssuers(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListIssuersResp(rsp)
+}
+
+// GetIssuerWithResponse Get an issuer
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/admin/issuers/{issuer} (the `GetIssuer` operationId).
+func (c *ClientWithResponses) GetIssuerWithResponse(ctx context.Context, issuer IssuerPath, reqEditors ...RequestEditorFn) (*GetIssuerResp, error) {
+	rsp, err := c.GetIssuer(ctx, issuer, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetIssuerResp(rsp)
+}
+
+// PutIssuerWithBodyWithResponse Create an issuer, or its next version
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /v1/admin/issuers/{issuer} (the `PutIssuer` operationId).
+func (c *ClientWithResponses) PutIssuerWithBodyWithResponse(ctx context.Context, issuer IssuerPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutIssuerResp, error) {
+	rsp, err := c.PutIssuerWithBody(ctx, issuer, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutIssuerResp(rsp)
+}
+
+// PutIssuerWithResponse Create an issuer, or its next version
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /v1/admin/issuers/{issuer} (the `PutIssuer` operationId).
+func (c *ClientWithResponses) PutIssuerWithResponse(ctx context.Context, issuer IssuerPath, body PutIssuerJSONRequestBody, reqEditors ...RequestEditorFn) (*PutIssuerResp, error) {
+	rsp, err := c.PutIssuer(ctx, issuer, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutIssuerResp(rsp)
+}
+
+// GetTaxTableWithResponse Get the tax table of an issuer
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/admin/issuers/{issuer}/tax-table (the `GetTaxTable` operationId).
+func (c *ClientWithResponses) GetTaxTableWithResponse(ctx context.Context, issuer IssuerPath, reqEditors ...RequestEditorFn) (*GetTaxTableResp, error) {
+	rsp, err := c.GetTaxTable(ctx, issuer, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetTaxTableResp(rsp)
+}
+
+// PutTaxTableWithBodyWithResponse Replace the tax table of an issuer
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /v1/admin/issuers/{issuer}/tax-table (the `PutTaxTable` operationId).
+func (c *ClientWithResponses) PutTaxTableWithBodyWithResponse(ctx context.Context, issuer IssuerPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutTaxTableResp, error) {
+	rsp, err := c.PutTaxTableWithBody(ctx, issuer, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutTaxTableResp(rsp)
+}
+
+// PutTaxTableWithResponse Replace the tax table of an issuer
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /v1/admin/issuers/{issuer}/tax-table (the `PutTaxTable` operationId).
+func (c *ClientWithResponses) PutTaxTableWithResponse(ctx context.Context, issuer IssuerPath, body PutTaxTableJSONRequestBody, reqEditors ...RequestEditorFn) (*PutTaxTableResp, error) {
+	rsp, err := c.PutTaxTable(ctx, issuer, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutTaxTableResp(rsp)
 }
 
 // ListJoinTokensWithResponse List join tokens
@@ -17237,6 +21459,136 @@ func (c *ClientWithResponses) CreateGrantWithResponse(ctx context.Context, organ
 	return ParseCreateGrantResp(rsp)
 }
 
+// ListOrganizationInvoicesWithResponse List invoices of an organization
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/admin/organizations/{organization}/invoices (the `ListOrganizationInvoices` operationId).
+func (c *ClientWithResponses) ListOrganizationInvoicesWithResponse(ctx context.Context, organization OrganizationPath, params *ListOrganizationInvoicesParams, reqEditors ...RequestEditorFn) (*ListOrganizationInvoicesResp, error) {
+	rsp, err := c.ListOrganizationInvoices(ctx, organization, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListOrganizationInvoicesResp(rsp)
+}
+
+// GetOrganizationInvoiceWithResponse Get an invoice of an organization
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/admin/organizations/{organization}/invoices/{invoice} (the `GetOrganizationInvoice` operationId).
+func (c *ClientWithResponses) GetOrganizationInvoiceWithResponse(ctx context.Context, organization OrganizationPath, invoice InvoicePath, reqEditors ...RequestEditorFn) (*GetOrganizationInvoiceResp, error) {
+	rsp, err := c.GetOrganizationInvoice(ctx, organization, invoice, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetOrganizationInvoiceResp(rsp)
+}
+
+// CancelInvoiceWithBodyWithResponse Cancel a document by a full credit note
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/invoices/{invoice}/actions/cancel (the `CancelInvoice` operationId).
+func (c *ClientWithResponses) CancelInvoiceWithBodyWithResponse(ctx context.Context, organization OrganizationPath, invoice InvoicePath, params *CancelInvoiceParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelInvoiceResp, error) {
+	rsp, err := c.CancelInvoiceWithBody(ctx, organization, invoice, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCancelInvoiceResp(rsp)
+}
+
+// CancelInvoiceWithResponse Cancel a document by a full credit note
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/invoices/{invoice}/actions/cancel (the `CancelInvoice` operationId).
+func (c *ClientWithResponses) CancelInvoiceWithResponse(ctx context.Context, organization OrganizationPath, invoice InvoicePath, params *CancelInvoiceParams, body CancelInvoiceJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelInvoiceResp, error) {
+	rsp, err := c.CancelInvoice(ctx, organization, invoice, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCancelInvoiceResp(rsp)
+}
+
+// ReissueInvoiceWithBodyWithResponse Cancel a document and issue it again
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/invoices/{invoice}/actions/reissue (the `ReissueInvoice` operationId).
+func (c *ClientWithResponses) ReissueInvoiceWithBodyWithResponse(ctx context.Context, organization OrganizationPath, invoice InvoicePath, params *ReissueInvoiceParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReissueInvoiceResp, error) {
+	rsp, err := c.ReissueInvoiceWithBody(ctx, organization, invoice, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReissueInvoiceResp(rsp)
+}
+
+// ReissueInvoiceWithResponse Cancel a document and issue it again
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/invoices/{invoice}/actions/reissue (the `ReissueInvoice` operationId).
+func (c *ClientWithResponses) ReissueInvoiceWithResponse(ctx context.Context, organization OrganizationPath, invoice InvoicePath, params *ReissueInvoiceParams, body ReissueInvoiceJSONRequestBody, reqEditors ...RequestEditorFn) (*ReissueInvoiceResp, error) {
+	rsp, err := c.ReissueInvoice(ctx, organization, invoice, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReissueInvoiceResp(rsp)
+}
+
+// CreateCreditNoteWithBodyWithResponse Credit a document
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/invoices/{invoice}/credit-notes (the `CreateCreditNote` operationId).
+func (c *ClientWithResponses) CreateCreditNoteWithBodyWithResponse(ctx context.Context, organization OrganizationPath, invoice InvoicePath, params *CreateCreditNoteParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateCreditNoteResp, error) {
+	rsp, err := c.CreateCreditNoteWithBody(ctx, organization, invoice, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateCreditNoteResp(rsp)
+}
+
+// CreateCreditNoteWithResponse Credit a document
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/invoices/{invoice}/credit-notes (the `CreateCreditNote` operationId).
+func (c *ClientWithResponses) CreateCreditNoteWithResponse(ctx context.Context, organization OrganizationPath, invoice InvoicePath, params *CreateCreditNoteParams, body CreateCreditNoteJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateCreditNoteResp, error) {
+	rsp, err := c.CreateCreditNote(ctx, organization, invoice, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateCreditNoteResp(rsp)
+}
+
+// CreateWriteOffWithBodyWithResponse Write off what is owed
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/invoices/{invoice}/write-offs (the `CreateWriteOff` operationId).
+func (c *ClientWithResponses) CreateWriteOffWithBodyWithResponse(ctx context.Context, organization OrganizationPath, invoice InvoicePath, params *CreateWriteOffParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateWriteOffResp, error) {
+	rsp, err := c.CreateWriteOffWithBody(ctx, organization, invoice, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateWriteOffResp(rsp)
+}
+
+// CreateWriteOffWithResponse Write off what is owed
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/invoices/{invoice}/write-offs (the `CreateWriteOff` operationId).
+func (c *ClientWithResponses) CreateWriteOffWithResponse(ctx context.Context, organization OrganizationPath, invoice InvoicePath, params *CreateWriteOffParams, body CreateWriteOffJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateWriteOffResp, error) {
+	rsp, err := c.CreateWriteOff(ctx, organization, invoice, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateWriteOffResp(rsp)
+}
+
 // PutMoneyModeWithBodyWithResponse Set how an organization pays
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -17274,6 +21626,32 @@ func (c *ClientWithResponses) ListOrganizationPaymentsWithResponse(ctx context.C
 		return nil, err
 	}
 	return ParseListOrganizationPaymentsResp(rsp)
+}
+
+// CreateRefundWithBodyWithResponse Refund a payment
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/payments/{payment}/refunds (the `CreateRefund` operationId).
+func (c *ClientWithResponses) CreateRefundWithBodyWithResponse(ctx context.Context, organization OrganizationPath, payment PaymentPath, params *CreateRefundParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateRefundResp, error) {
+	rsp, err := c.CreateRefundWithBody(ctx, organization, payment, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateRefundResp(rsp)
+}
+
+// CreateRefundWithResponse Refund a payment
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/organizations/{organization}/payments/{payment}/refunds (the `CreateRefund` operationId).
+func (c *ClientWithResponses) CreateRefundWithResponse(ctx context.Context, organization OrganizationPath, payment PaymentPath, params *CreateRefundParams, body CreateRefundJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateRefundResp, error) {
+	rsp, err := c.CreateRefund(ctx, organization, payment, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateRefundResp(rsp)
 }
 
 // CreatePrepaymentWithBodyWithResponse Record money paid in
@@ -17575,6 +21953,71 @@ func (c *ClientWithResponses) PublishSpotPriceWithResponse(ctx context.Context, 
 	return ParsePublishSpotPriceResp(rsp)
 }
 
+// ListStatementLinesWithResponse List bank transfers
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/admin/statement-lines (the `ListStatementLines` operationId).
+func (c *ClientWithResponses) ListStatementLinesWithResponse(ctx context.Context, params *ListStatementLinesParams, reqEditors ...RequestEditorFn) (*ListStatementLinesResp, error) {
+	rsp, err := c.ListStatementLines(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListStatementLinesResp(rsp)
+}
+
+// MatchStatementLineWithBodyWithResponse Say what a transfer pays
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/statement-lines/{statement_line}/actions/match (the `MatchStatementLine` operationId).
+func (c *ClientWithResponses) MatchStatementLineWithBodyWithResponse(ctx context.Context, statementLine StatementLinePath, params *MatchStatementLineParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*MatchStatementLineResp, error) {
+	rsp, err := c.MatchStatementLineWithBody(ctx, statementLine, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseMatchStatementLineResp(rsp)
+}
+
+// MatchStatementLineWithResponse Say what a transfer pays
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/statement-lines/{statement_line}/actions/match (the `MatchStatementLine` operationId).
+func (c *ClientWithResponses) MatchStatementLineWithResponse(ctx context.Context, statementLine StatementLinePath, params *MatchStatementLineParams, body MatchStatementLineJSONRequestBody, reqEditors ...RequestEditorFn) (*MatchStatementLineResp, error) {
+	rsp, err := c.MatchStatementLine(ctx, statementLine, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseMatchStatementLineResp(rsp)
+}
+
+// ReturnStatementLineWithBodyWithResponse Send a transfer back
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/statement-lines/{statement_line}/actions/return (the `ReturnStatementLine` operationId).
+func (c *ClientWithResponses) ReturnStatementLineWithBodyWithResponse(ctx context.Context, statementLine StatementLinePath, params *ReturnStatementLineParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReturnStatementLineResp, error) {
+	rsp, err := c.ReturnStatementLineWithBody(ctx, statementLine, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReturnStatementLineResp(rsp)
+}
+
+// ReturnStatementLineWithResponse Send a transfer back
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/statement-lines/{statement_line}/actions/return (the `ReturnStatementLine` operationId).
+func (c *ClientWithResponses) ReturnStatementLineWithResponse(ctx context.Context, statementLine StatementLinePath, params *ReturnStatementLineParams, body ReturnStatementLineJSONRequestBody, reqEditors ...RequestEditorFn) (*ReturnStatementLineResp, error) {
+	rsp, err := c.ReturnStatementLine(ctx, statementLine, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReturnStatementLineResp(rsp)
+}
+
 // CreateTokenWithResponse Exchange an API key for an access token
 //
 // The API key goes in the Authorization header, as for every other operation. A token cannot be exchanged for another.
@@ -17822,6 +22265,19 @@ func (c *ClientWithResponses) GetContractWithResponse(ctx context.Context, contr
 		return nil, err
 	}
 	return ParseGetContractResp(rsp)
+}
+
+// ExportFocusWithResponse Costs by FOCUS 1.2
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/organization/exports/focus (the `ExportFocus` operationId).
+func (c *ClientWithResponses) ExportFocusWithResponse(ctx context.Context, params *ExportFocusParams, reqEditors ...RequestEditorFn) (*ExportFocusResp, error) {
+	rsp, err := c.ExportFocus(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseExportFocusResp(rsp)
 }
 
 // PreviewInvoiceWithResponse What the running month costs so far
@@ -18265,6 +22721,19 @@ func (c *ClientWithResponses) ListGrantsWithResponse(ctx context.Context, params
 	return ParseListGrantsResp(rsp)
 }
 
+// GetPriceRulesWithResponse Price rules of an offer
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/prices (the `GetPriceRules` operationId).
+func (c *ClientWithResponses) GetPriceRulesWithResponse(ctx context.Context, params *GetPriceRulesParams, reqEditors ...RequestEditorFn) (*GetPriceRulesResp, error) {
+	rsp, err := c.GetPriceRules(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetPriceRulesResp(rsp)
+}
+
 // ListInstancesWithResponse List instances
 //
 // Returns a wrapper object for the known response body format(s).
@@ -18444,6 +22913,32 @@ func (c *ClientWithResponses) ListOperationsWithResponse(ctx context.Context, pr
 		return nil, err
 	}
 	return ParseListOperationsResp(rsp)
+}
+
+// CreatePricePreviewWithBodyWithResponse What a request would cost
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/projects/{project}/price-previews (the `CreatePricePreview` operationId).
+func (c *ClientWithResponses) CreatePricePreviewWithBodyWithResponse(ctx context.Context, project ProjectPath, params *CreatePricePreviewParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreatePricePreviewResp, error) {
+	rsp, err := c.CreatePricePreviewWithBody(ctx, project, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreatePricePreviewResp(rsp)
+}
+
+// CreatePricePreviewWithResponse What a request would cost
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/projects/{project}/price-previews (the `CreatePricePreview` operationId).
+func (c *ClientWithResponses) CreatePricePreviewWithResponse(ctx context.Context, project ProjectPath, params *CreatePricePreviewParams, body CreatePricePreviewJSONRequestBody, reqEditors ...RequestEditorFn) (*CreatePricePreviewResp, error) {
+	rsp, err := c.CreatePricePreview(ctx, project, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreatePricePreviewResp(rsp)
 }
 
 // GetUsageWithResponse Usage of a project
@@ -18772,6 +23267,52 @@ func ParseRejectRequestResp(rsp *http.Response) (*RejectRequestResp, error) {
 	return response, nil
 }
 
+// ParseImportStatementResp parses an HTTP response from a ImportStatementWithResponse call
+func ParseImportStatementResp(rsp *http.Response) (*ImportStatementResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ImportStatementResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest StatementImport
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 201:
+		var headers ImportStatementResp201Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers201 = &headers
+	}
+
+	return response, nil
+}
+
 // ParseCreateCouponResp parses an HTTP response from a CreateCouponWithResponse call
 func ParseCreateCouponResp(rsp *http.Response) (*CreateCouponResp, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -18818,6 +23359,81 @@ func ParseCreateCouponResp(rsp *http.Response) (*CreateCouponResp, error) {
 	return response, nil
 }
 
+// ParseListDiscrepanciesResp parses an HTTP response from a ListDiscrepanciesWithResponse call
+func ParseListDiscrepanciesResp(rsp *http.Response) (*ListDiscrepanciesResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListDiscrepanciesResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DiscrepancyList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseResolveDiscrepancyResp parses an HTTP response from a ResolveDiscrepancyWithResponse call
+func ParseResolveDiscrepancyResp(rsp *http.Response) (*ResolveDiscrepancyResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ResolveDiscrepancyResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		var headers ResolveDiscrepancyResp204Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers204 = &headers
+	}
+
+	return response, nil
+}
+
 // ParseListAdminEventsResp parses an HTTP response from a ListAdminEventsWithResponse call
 func ParseListAdminEventsResp(rsp *http.Response) (*ListAdminEventsResp, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -18846,6 +23462,164 @@ func ParseListAdminEventsResp(rsp *http.Response) (*ListAdminEventsResp, error) 
 		}
 		response.ApplicationproblemJSONDefault = &dest
 
+	}
+
+	return response, nil
+}
+
+// ParseListLedgerAccountsResp parses an HTTP response from a ListLedgerAccountsWithResponse call
+func ParseListLedgerAccountsResp(rsp *http.Response) (*ListLedgerAccountsResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListLedgerAccountsResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest LedgerAccounts
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseCreateFinanceCloseResp parses an HTTP response from a CreateFinanceCloseWithResponse call
+func ParseCreateFinanceCloseResp(rsp *http.Response) (*CreateFinanceCloseResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CreateFinanceCloseResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest FinanceClose
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 201:
+		var headers CreateFinanceCloseResp201Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Location = &value
+		}
+		response.Headers201 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetFinanceCloseResp parses an HTTP response from a GetFinanceCloseWithResponse call
+func ParseGetFinanceCloseResp(rsp *http.Response) (*GetFinanceCloseResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetFinanceCloseResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest FinanceClose
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetJournalCsvResp parses an HTTP response from a GetJournalCsvWithResponse call
+func ParseGetJournalCsvResp(rsp *http.Response) (*GetJournalCsvResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetJournalCsvResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetJournalCsvResp200Headers
+		if values := rsp.Header.Values("Content-Disposition"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Disposition", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentDisposition = &value
+		}
+		response.Headers200 = &headers
 	}
 
 	return response, nil
@@ -19353,6 +24127,217 @@ func ParseGetInvoiceRunResp(rsp *http.Response) (*GetInvoiceRunResp, error) {
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest InvoiceRun
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseCheckInvoiceRunResp parses an HTTP response from a CheckInvoiceRunWithResponse call
+func ParseCheckInvoiceRunResp(rsp *http.Response) (*CheckInvoiceRunResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CheckInvoiceRunResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RerateReport
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers CheckInvoiceRunResp200Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListIssuersResp parses an HTTP response from a ListIssuersWithResponse call
+func ParseListIssuersResp(rsp *http.Response) (*ListIssuersResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListIssuersResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest IssuerList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetIssuerResp parses an HTTP response from a GetIssuerWithResponse call
+func ParseGetIssuerResp(rsp *http.Response) (*GetIssuerResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetIssuerResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Issuer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePutIssuerResp parses an HTTP response from a PutIssuerWithResponse call
+func ParsePutIssuerResp(rsp *http.Response) (*PutIssuerResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PutIssuerResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Issuer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetTaxTableResp parses an HTTP response from a GetTaxTableWithResponse call
+func ParseGetTaxTableResp(rsp *http.Response) (*GetTaxTableResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetTaxTableResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest TaxTable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePutTaxTableResp parses an HTTP response from a PutTaxTableWithResponse call
+func ParsePutTaxTableResp(rsp *http.Response) (*PutTaxTableResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PutTaxTableResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest TaxTable
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -20111,6 +25096,256 @@ func ParseCreateGrantResp(rsp *http.Response) (*CreateGrantResp, error) {
 	return response, nil
 }
 
+// ParseListOrganizationInvoicesResp parses an HTTP response from a ListOrganizationInvoicesWithResponse call
+func ParseListOrganizationInvoicesResp(rsp *http.Response) (*ListOrganizationInvoicesResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListOrganizationInvoicesResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest InvoiceList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetOrganizationInvoiceResp parses an HTTP response from a GetOrganizationInvoiceWithResponse call
+func ParseGetOrganizationInvoiceResp(rsp *http.Response) (*GetOrganizationInvoiceResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetOrganizationInvoiceResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Invoice
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseCancelInvoiceResp parses an HTTP response from a CancelInvoiceWithResponse call
+func ParseCancelInvoiceResp(rsp *http.Response) (*CancelInvoiceResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CancelInvoiceResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest InvoiceCancelled
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers CancelInvoiceResp200Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseReissueInvoiceResp parses an HTTP response from a ReissueInvoiceWithResponse call
+func ParseReissueInvoiceResp(rsp *http.Response) (*ReissueInvoiceResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ReissueInvoiceResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest InvoiceReissued
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers ReissueInvoiceResp200Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseCreateCreditNoteResp parses an HTTP response from a CreateCreditNoteWithResponse call
+func ParseCreateCreditNoteResp(rsp *http.Response) (*CreateCreditNoteResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CreateCreditNoteResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest Invoice
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 201:
+		var headers CreateCreditNoteResp201Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers201 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseCreateWriteOffResp parses an HTTP response from a CreateWriteOffWithResponse call
+func ParseCreateWriteOffResp(rsp *http.Response) (*CreateWriteOffResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CreateWriteOffResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest Invoice
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 201:
+		var headers CreateWriteOffResp201Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers201 = &headers
+	}
+
+	return response, nil
+}
+
 // ParsePutMoneyModeResp parses an HTTP response from a PutMoneyModeWithResponse call
 func ParsePutMoneyModeResp(rsp *http.Response) (*PutMoneyModeResp, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -20172,6 +25407,52 @@ func ParseListOrganizationPaymentsResp(rsp *http.Response) (*ListOrganizationPay
 		}
 		response.ApplicationproblemJSONDefault = &dest
 
+	}
+
+	return response, nil
+}
+
+// ParseCreateRefundResp parses an HTTP response from a CreateRefundWithResponse call
+func ParseCreateRefundResp(rsp *http.Response) (*CreateRefundResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CreateRefundResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest Payment
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 201:
+		var headers CreateRefundResp201Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers201 = &headers
 	}
 
 	return response, nil
@@ -20797,6 +26078,131 @@ func ParsePublishSpotPriceResp(rsp *http.Response) (*PublishSpotPriceResp, error
 	return response, nil
 }
 
+// ParseListStatementLinesResp parses an HTTP response from a ListStatementLinesWithResponse call
+func ParseListStatementLinesResp(rsp *http.Response) (*ListStatementLinesResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListStatementLinesResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest StatementLineList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseMatchStatementLineResp parses an HTTP response from a MatchStatementLineWithResponse call
+func ParseMatchStatementLineResp(rsp *http.Response) (*MatchStatementLineResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &MatchStatementLineResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest StatementLine
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers MatchStatementLineResp200Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseReturnStatementLineResp parses an HTTP response from a ReturnStatementLineWithResponse call
+func ParseReturnStatementLineResp(rsp *http.Response) (*ReturnStatementLineResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ReturnStatementLineResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest StatementLine
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers ReturnStatementLineResp200Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
 // ParseCreateTokenResp parses an HTTP response from a CreateTokenWithResponse call
 func ParseCreateTokenResp(rsp *http.Response) (*CreateTokenResp, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -21351,6 +26757,45 @@ func ParseGetContractResp(rsp *http.Response) (*GetContractResp, error) {
 		}
 		response.ApplicationproblemJSONDefault = &dest
 
+	}
+
+	return response, nil
+}
+
+// ParseExportFocusResp parses an HTTP response from a ExportFocusWithResponse call
+func ParseExportFocusResp(rsp *http.Response) (*ExportFocusResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ExportFocusResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers ExportFocusResp200Headers
+		if values := rsp.Header.Values("Content-Disposition"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Disposition", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentDisposition = &value
+		}
+		response.Headers200 = &headers
 	}
 
 	return response, nil
@@ -22365,6 +27810,39 @@ func ParseListGrantsResp(rsp *http.Response) (*ListGrantsResp, error) {
 	return response, nil
 }
 
+// ParseGetPriceRulesResp parses an HTTP response from a GetPriceRulesWithResponse call
+func ParseGetPriceRulesResp(rsp *http.Response) (*GetPriceRulesResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetPriceRulesResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest PriceRules
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseListInstancesResp parses an HTTP response from a ListInstancesWithResponse call
 func ParseListInstancesResp(rsp *http.Response) (*ListInstancesResp, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -22892,6 +28370,52 @@ func ParseListOperationsResp(rsp *http.Response) (*ListOperationsResp, error) {
 		}
 		response.ApplicationproblemJSONDefault = &dest
 
+	}
+
+	return response, nil
+}
+
+// ParseCreatePricePreviewResp parses an HTTP response from a CreatePricePreviewWithResponse call
+func ParseCreatePricePreviewResp(rsp *http.Response) (*CreatePricePreviewResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CreatePricePreviewResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest PricePreview
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers CreatePricePreviewResp200Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers200 = &headers
 	}
 
 	return response, nil
