@@ -164,6 +164,47 @@ func TestTheBookOfAnOrganizationChangesAtAMonth(t *testing.T) {
 	require.ErrorContains(t, err, "refused")
 }
 
+// raced runs a change 8 times at once and counts what was done and what was refused.
+func raced(change func() error) (done, refused int) {
+	results := make(chan error, 8)
+	for range cap(results) {
+		go func() { results <- change() }()
+	}
+	for range cap(results) {
+		switch err := <-results; {
+		case err == nil:
+			done++
+		case fault.KindOf(err) == fault.Conflict || fault.KindOf(err) == fault.Unavailable:
+			refused++
+		}
+	}
+	return done, refused
+}
+
+func TestOfChangesAtOnceOneIsMade(t *testing.T) {
+	b := newBilled(t)
+	ctx := t.Context()
+	c := b.tenant(t, "acme", quota.Limits{})
+	done, refused := raced(func() error {
+		_, err := b.AssignPriceBook(ctx, b.operator, c.Org, app.BookChange{Book: b.book.ID})
+		return err
+	})
+	require.Equal(t, []int{1, 7}, []int{done, refused}, "changes of the book")
+	require.Equal(t, 2, b.count(t, `select count(*) from organization_price_books where org_id = $1`, uuid.UUID(c.Org)))
+	done, refused = raced(func() error {
+		_, err := b.PublishSpotPrice(ctx, b.operator, app.NewSpotPrice{Offer: slice, Currency: "USD", PerHour: "0.2", From: november.AddDate(0, 0, 2)})
+		return err
+	})
+	require.Equal(t, []int{1, 7}, []int{done, refused}, "spot prices")
+	made, err := b.CreateContract(ctx, b.operator, c.Org, app.NewContract{Name: "frame", From: november.AddDate(0, 1, 0), ContractTerms: everything()})
+	require.NoError(t, err)
+	done, refused = raced(func() error {
+		_, err := b.EndContract(ctx, b.operator, c.Org, made.ID, time.Time{})
+		return err
+	})
+	require.Equal(t, []int{1, 7}, []int{done, refused}, "ends of a contract")
+}
+
 func TestSpotSeries(t *testing.T) {
 	b := newBilled(t)
 	ctx := t.Context()

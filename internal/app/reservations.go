@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -191,19 +192,21 @@ func (a *App) ListReservations(ctx context.Context, c Caller, o id.Org, p Page) 
 
 // ProgressReservations starts the meters of reservations that have begun and stops
 // those of reservations that have ended, each at its own instant and once, however
-// often and late it runs. Several may run at once.
+// often and late it runs. Several may run at once. It fails with the first failure of
+// a reservation, which keeps no other from moving.
 func (a *App) ProgressReservations(ctx context.Context) error {
 	for {
-		moved := 0
+		var moved int
+		var failed error
 		err := a.Store.InSystem(ctx, "meter reservations", func(t *store.SystemTx) error {
 			now, err := t.BusinessNow(ctx)
 			if err != nil {
 				return err
 			}
-			moved, err = t.ProgressReservations(ctx, now)
+			moved, failed, err = t.ProgressReservations(ctx, now)
 			return err
 		})
-		if err != nil || moved == 0 {
+		if err = cmp.Or(err, failed); err != nil || moved == 0 {
 			return err
 		}
 	}

@@ -115,6 +115,24 @@ func TestALateWorkerChargesTheWholeTerm(t *testing.T) {
 	require.Equal(t, to.Sub(from).Microseconds(), metering.Total(b.charged(t, made.ID)))
 }
 
+func TestAReservationInTroubleKeepsNoOtherFromItsMeter(t *testing.T) {
+	b, c := newReserving(t)
+	now := november.AddDate(0, 0, 8)
+	var made [2]store.Reservation
+	for i := range made {
+		var err error
+		made[i], err = b.CreateReservation(t.Context(), c.Caller, c.Org, app.NewReservation{Project: c.project, Offer: slice, Units: 3, To: now.AddDate(0, 0, 10)})
+		require.NoError(t, err)
+	}
+	b.exec(t, `alter table usage_segments add constraint trouble check (subject_id <> '`+uuid.UUID(made[0].ID).String()+`')`)
+	require.ErrorContains(t, b.ProgressReservations(t.Context()), "trouble")
+	require.Empty(t, b.charged(t, made[0].ID))
+	require.Equal(t, []metering.Interval{{From: made[1].During.From}}, b.charged(t, made[1].ID))
+	b.exec(t, `alter table usage_segments drop constraint trouble`)
+	require.NoError(t, b.ProgressReservations(t.Context()))
+	require.Equal(t, []metering.Interval{{From: made[0].During.From}}, b.charged(t, made[0].ID))
+}
+
 func TestReservationsEndWithTheirTermOrByTheOperator(t *testing.T) {
 	b, c := newReserving(t)
 	ctx := t.Context()

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -117,17 +118,32 @@ const reservationBatch = 100
 // ProgressReservations starts and stops the meters of at most a batch of reservations
 // that are due at a business instant, and returns how many it moved. A meter starts
 // and stops at the reservation's own instants, however late this runs, and only once.
-func (t *SystemTx) ProgressReservations(ctx context.Context, at time.Time) (int, error) {
+// One that fails keeps no other from moving; its failure is the error, beside which
+// the count of the others is true.
+func (t *SystemTx) ProgressReservations(ctx context.Context, at time.Time) (moved int, failed error, err error) {
 	rows, err := t.q.DueReservations(ctx, t.raw, at, reservationBatch)
 	if err != nil {
-		return 0, mapError(err)
+		return 0, nil, mapError(err)
 	}
 	for _, r := range rows {
-		if err := t.progressReservation(ctx, r, at); err != nil {
-			return 0, fmt.Errorf("metering reservation %s: %w", id.Reservation(r.ID), mapError(err))
+		apart, err := t.raw.Begin(ctx) // a savepoint
+		if err != nil {
+			return 0, nil, mapError(err)
 		}
+		one := SystemTx{tx: tx{raw: apart, q: t.q}}
+		if err := one.progressReservation(ctx, r, at); err != nil {
+			failed = cmp.Or(failed, fmt.Errorf("metering reservation %s: %w", id.Reservation(r.ID), mapError(err)))
+			if err := apart.Rollback(ctx); err != nil {
+				return 0, nil, mapError(err)
+			}
+			continue
+		}
+		if err := apart.Commit(ctx); err != nil {
+			return 0, nil, mapError(err)
+		}
+		moved++
 	}
-	return len(rows), nil
+	return moved, failed, nil
 }
 
 func (t *SystemTx) progressReservation(ctx context.Context, r db.DueReservationsRow, at time.Time) error {
