@@ -65,7 +65,11 @@ func run(ctx context.Context, s *settings, name string, roles []role) error {
 	if err != nil {
 		return &exitError{exitUsage, fmt.Errorf("--han-font: %w", err)}
 	}
-	p.deps = app.Deps{Store: st, Clock: clock.Real(), Log: p.log, Dev: s.dev, Originals: originals}
+	payments, err := s.paymentProviders()
+	if err != nil {
+		return err
+	}
+	p.deps = app.Deps{Store: st, Clock: clock.Real(), Log: p.log, Dev: s.dev, Originals: originals, Payments: payments}
 	var starts []func(context.Context) error
 	for _, r := range roles {
 		start, err := r(p)

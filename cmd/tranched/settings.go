@@ -30,6 +30,8 @@ type settings struct {
 	issuer           string
 	audience         string
 	hanFont          string
+	stripeURL        string
+	paymentReturnURL string
 	dev              bool
 	logLevel         slog.Level
 }
@@ -56,6 +58,8 @@ func (s *settings) bindRoles(cmd *cobra.Command) {
 	f.StringVar(&s.issuer, "issuer", "", "URL of this installation in access tokens (none: http://LISTEN)")
 	f.StringVar(&s.audience, "audience", "tranche", "audience of access tokens")
 	f.StringVar(&s.hanFont, "han-font", "", "TrueType file with Chinese characters for invoices as PDF (none: they print as replacement signs)")
+	f.StringVar(&s.stripeURL, "stripe-url", "", "address of Stripe's API (none: Stripe's own); its secrets are "+stripeKeyFile+" and "+stripeWebhookFile+" in --key-dir")
+	f.StringVar(&s.paymentReturnURL, "payment-return-url", "", "https address where customers land after confirming a charge")
 	f.BoolVar(&s.dev, "dev", false, "development installation: test keys, wide limits, steerable business clock")
 }
 
