@@ -18,17 +18,19 @@ import (
 // shared lists the tables that belong to no organization. A table that is neither
 // here nor carries org_id under forced row-level security fails the build.
 var shared = []string{
-	"business_clock", "cells", "coupons", "gpu_costs", "gpu_hours", "gpu_inventories", "gpus", "goose_db_version", "host_desired", "host_liveness",
-	"host_sessions", "host_spools", "hosts", "installations", "invoice_numbers", "invoice_runs", "join_tokens", "ledger_books", "liveness_writers",
-	"mode_changes", "month_closes", "observed_slices", "offers", "operator_keys", "outbox", "placement_changes", "pools", "price_books",
-	"price_steps", "price_versions", "prices", "regions", "skus", "spot_prices", "ssh_authorities",
+	"approval_rules", "approvals", "business_clock", "cells", "coupons", "dunning_schedules", "goose_db_version",
+	"gpu_costs", "gpu_hours", "gpu_inventories", "gpus", "host_desired", "host_liveness", "host_sessions",
+	"host_spools", "hosts", "installations", "invoice_numbers", "invoice_runs", "issuer_versions", "issuers",
+	"join_tokens", "ledger_books", "liveness_writers", "mode_changes", "month_closes", "observed_slices", "offers",
+	"operator_keys", "outbox", "placement_changes", "pools", "price_books", "price_steps", "price_versions", "prices",
+	"provider_events", "regions", "skus", "spot_prices", "ssh_authorities", "statement_lines", "tax_tables",
 }
 
 // readable lists the shared tables that a tenant's transaction may read: the
 // catalogue and the clock, nothing about hosts or other tenants.
 var readable = []string{
-	"business_clock", "cells", "installations", "offers", "pools", "price_books", "price_steps", "price_versions", "prices", "regions",
-	"skus", "spot_prices",
+	"business_clock", "cells", "installations", "issuer_versions", "issuers", "offers", "pools", "price_books",
+	"price_steps", "price_versions", "prices", "regions", "skus", "spot_prices", "tax_tables",
 }
 
 // loose lists foreign keys between tenant tables that need no org_id, and why.
