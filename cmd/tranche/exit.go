@@ -30,6 +30,9 @@ var exitOf = map[string]int{
 	"idempotency": exitConflict, "operation.cancelled": exitConflict,
 	"capacity": exitCapacity, "offer.unavailable": exitCapacity,
 	"quota": exitQuota, "budget": exitQuota,
+	"approval": exitAuth, "billing": exitQuota, "refund.required": exitUsage, "issuer.unknown": exitNotFound,
+	"credit": exitConflict, "payment": exitConflict, "payment.unknown_outcome": exitError, "payment.misconfigured": exitError,
+	"statement": exitConflict, "issuer": exitConflict, "tax": exitConflict,
 	"request": exitUsage, "offer.unknown": exitNotFound, "page_token": exitUsage,
 }
 

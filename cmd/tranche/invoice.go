@@ -18,12 +18,13 @@ import (
 
 func (a *app) invoice() *cobra.Command {
 	c := &cobra.Command{Use: "invoice", Aliases: []string{"invoices"}, Short: "Invoices and credit notes"}
-	c.AddCommand(a.invoiceLs(), a.invoiceGet(), a.invoicePreview(), a.invoiceDownload())
+	c.AddCommand(a.invoiceLs(), a.invoiceGet(), a.invoicePreview(), a.invoiceDownload(),
+		a.invoiceCancel(), a.invoiceReissue(), a.invoiceWriteOff())
 	return c
 }
 
 func (a *app) invoiceLs() *cobra.Command {
-	var kind, status, period string
+	var owner, kind, status, period string
 	c := &cobra.Command{
 		Use: "ls", Aliases: []string{"list"}, Short: "List invoices and credit notes, newest first", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -32,7 +33,11 @@ func (a *app) invoiceLs() *cobra.Command {
 				return err
 			}
 			f := client.InvoiceFilter{Kind: client.InvoiceKind(kind), Status: client.InvoiceStatus(status), Period: period}
-			all, err := client.Collect(sdk.Invoices(c.Context(), f))
+			found := sdk.Invoices(c.Context(), f)
+			if owner != "" {
+				found = sdk.Admin().Invoices(c.Context(), owner, f)
+			}
+			all, err := client.Collect(found)
 			if err != nil {
 				return err
 			}
@@ -48,6 +53,7 @@ func (a *app) invoiceLs() *cobra.Command {
 			})
 		},
 	}
+	ownerFlag(c, &owner, "of this organization (operators; default: one's own)")
 	c.Flags().StringVar(&kind, "kind", "", "only usage, credit_note or advance")
 	c.Flags().StringVar(&status, "status", "", "only open, paid, void or uncollectible")
 	c.Flags().StringVar(&period, "period", "", "only of this month, YYYY-MM")
@@ -56,17 +62,20 @@ func (a *app) invoiceLs() *cobra.Command {
 
 func (a *app) invoiceGet() *cobra.Command {
 	var html, preview bool
-	var drill string
+	var owner, drill string
 	c := &cobra.Command{
 		Use: "get INVOICE [--drill LINE] | get --preview", Short: "Show an invoice, down to the seconds of its instances", Args: cobra.MaximumNArgs(1),
 		Example: "  tranche invoice get inv_… --drill 1",
 		RunE: func(c *cobra.Command, args []string) error {
-			if preview == (len(args) == 1) || preview && (html || drill != "") {
-				return usagef("get takes either an invoice id (and --html or --drill LINE) or --preview")
+			if preview == (len(args) == 1) || preview && (html || drill != "") || owner != "" && (preview || html || drill != "") {
+				return usagef("get takes either an invoice id (and --html, --drill LINE or --organization) or --preview")
 			}
 			sdk, err := a.connect()
 			if err != nil {
 				return err
+			}
+			if owner != "" {
+				return a.show(sdk.Admin().GetInvoice(c.Context(), owner, args[0]))
 			}
 			if html {
 				return a.write(sdk.DownloadInvoice(c.Context(), args[0], client.InvoiceHTML))
@@ -81,6 +90,7 @@ func (a *app) invoiceGet() *cobra.Command {
 			return a.drill(c.Context(), sdk, inv, drill)
 		},
 	}
+	ownerFlag(c, &owner, "whose invoice it is (operators; default: one's own)")
 	c.Flags().BoolVar(&html, "html", false, "the page for people, on standard output")
 	c.Flags().BoolVar(&preview, "preview", false, "what the current month would cost if it ended now")
 	c.Flags().StringVar(&drill, "drill", "", "show the instances and seconds that this line is the sum of")

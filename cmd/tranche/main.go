@@ -59,7 +59,8 @@ func (a *app) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(a.login(), a.whoami(), a.offers(), a.instance(), a.op(), a.usage(), a.cost(), a.invoice(),
 		a.wallet(), a.budget(), a.reservation(),
-		a.registryLogin(), a.host(), a.gpu(), a.events())
+		a.contract(), a.payment(), a.registryLogin(), a.host(), a.gpu(), a.events(),
+		a.invoiceRun(), a.creditNote(), a.prices(), a.issuer(), a.tax(), a.approval(), a.finance())
 	usageForUnknown(root)
 	return root
 }
