@@ -60,6 +60,9 @@ func TestCostsAndUsageFollowTheContract(t *testing.T) {
 		}
 		require.Equal(t, "0.30", total.Decimal(), bucket)
 	}
+	v, err := b.PreviewInvoice(ctx, c.Caller, "2026-11")
+	require.NoError(t, err)
+	require.Equal(t, "0.50", v.Subtotal.Decimal(), "the invoice says the same")
 }
 
 func TestReservedUsageCostsNothingBesideTheReservation(t *testing.T) {
@@ -83,6 +86,9 @@ func TestReservedUsageCostsNothingBesideTheReservation(t *testing.T) {
 		got[i.Group["meter"]+" "+i.Group["instance"][:4]] = i.Exact.Decimal()
 	}
 	require.Equal(t, "3.00", got["reservation rsv_"], "10 hours at 0.30, used or not")
+	v, err := b.PreviewInvoice(t.Context(), c.Caller, "2026-11")
+	require.NoError(t, err)
+	require.Equal(t, "3.98", v.Subtotal.Decimal(), "3.00 for the reservation, 2 × 0.49 beside it")
 }
 
 // What runs on over a month keeps its place: the reservation covers the oldest start.
