@@ -103,8 +103,14 @@ func (a *App) Audit(ctx context.Context, tolerance time.Duration) ([]Invariant, 
 	if err != nil {
 		return nil, false, err
 	}
-	if rerated.Count > 0 {
-		offences = append(offences, rerated)
+	accruals, err := a.auditAccruals(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, o := range []store.Offence{rerated, accruals} {
+		if o.Count > 0 {
+			offences = append(offences, o)
+		}
 	}
 	out := make([]Invariant, len(invariants))
 	copy(out, invariants)

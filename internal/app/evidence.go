@@ -37,9 +37,14 @@ func (a *App) TakeEvidence(ctx context.Context, list []Evidence) error {
 func countersProve(ctx context.Context, t *store.SystemTx, h id.Host, at time.Time, interval time.Duration, list []store.SliceReading) error {
 	read := metering.Between(at.Add(-interval), at)
 	missing, err := t.UnbilledReadings(ctx, h, read, list)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	scale, err := t.BusinessScale(ctx)
 	if err != nil {
 		return err
 	}
+	read.From = metering.Instant(at.Add(-interval * time.Duration(scale))) // intervals are the machine's time
 	for _, asg := range missing {
 		if err := t.FillUsage(ctx, asg, []metering.Interval{read}); err != nil {
 			return err

@@ -2,18 +2,21 @@ package app
 
 import (
 	"context"
+	"slices"
 
 	"github.com/tranche-cloud/tranche/internal/store"
 )
 
 // ingestBatch is how many segments one transaction of a bulk ingest records: few
 // enough that a finalize never waits long.
-const ingestBatch = 2000
+const ingestBatch = 500
 
 // IngestSegments records closed segments in bulk, in any order, duplicates included, in
 // transactions of a bounded size: what was recorded before a failure stays, and the whole
 // may be given again. It fails like store.SystemTx.IngestSegments.
 func (a *App) IngestSegments(ctx context.Context, records []store.UsageRecord) (out store.Ingested, err error) {
+	records = slices.Clone(records)
+	slices.SortFunc(records, store.CompareRecords) // neighbours in the indexes go in together
 	for len(records) > 0 {
 		n := min(len(records), ingestBatch)
 		var part store.Ingested

@@ -93,3 +93,29 @@ func TestOldEvidenceIsNotBilled(t *testing.T) {
 	require.WithinDuration(t, l.from[0].Add(time.Hour), got[0].From, time.Minute)
 	require.Equal(t, l.from[0].Add(2*time.Hour), got[0].To)
 }
+
+// The ledger's accruals are what the usage comes to; another figure is found.
+func TestAccrualsAreRatedAgain(t *testing.T) {
+	l := newLate(t)
+	l.setClock(t, l.from[0].Add(time.Second))
+	l.begins(t, 0)
+	l.to[0] = l.from[0].Add(time.Hour)
+	l.setClock(t, l.to[0])
+	l.ends(t, 0, metering.DeleteAccepted)
+	l.setClock(t, november.AddDate(0, 1, 0).Add(time.Hour))
+	require.NoError(t, l.AccrueAll(t.Context()))
+	l.exec(t, `update usage_segments set recorded_at = clock_timestamp() - interval '1 day'`)
+	require.Equal(t, 49, l.count(t, `select accrued_minor from period_funding where period = '2026-11'`))
+	l.sound(t)
+	l.exec(t, `update period_funding set accrued_minor = 50 where period = '2026-11'`)
+	found, clean, err := l.Audit(t.Context(), app.AuditTolerance)
+	require.NoError(t, err)
+	require.False(t, clean)
+	var names []string
+	for _, i := range found {
+		for _, o := range i.Offences {
+			names = append(names, o.Check)
+		}
+	}
+	require.Subset(t, names, []string{"accruals that are not what their usage comes to", "unbilled receivables that differ from the accruals"})
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/tranche-cloud/tranche/internal/fault"
 	"github.com/tranche-cloud/tranche/internal/metering"
 	"github.com/tranche-cloud/tranche/internal/store"
 )
@@ -29,38 +30,51 @@ func (a *App) SealMonth(ctx context.Context, period string) (int, error) {
 	return a.seal(ctx, metering.MonthEnd(month.To)) // whose own seal is due only after it
 }
 
+// sealAttempts is how often a batch is tried that another transaction collided with.
+const sealAttempts = 4
+
 // seal continues what crosses a month end before the given instant, batch by batch; zero
 // is now, and nothing is sealed before its time.
 func (a *App) seal(ctx context.Context, before time.Time) (int, error) {
-	total := 0
+	total, failed := 0, 0
 	for {
-		added := 0
-		err := a.Store.InSystem(ctx, "seal months", func(t *store.SystemTx) error {
-			until, err := t.BusinessNow(ctx)
-			if err != nil {
-				return err
-			}
-			if !before.IsZero() && before.Before(until) {
-				until = before
-			}
-			due, err := t.OpenAcrossMonths(ctx, until, sealBatch)
-			if err != nil {
-				return err
-			}
-			for _, m := range due {
-				n, err := t.SealMeter(ctx, m, until)
-				if err != nil {
-					return err
-				}
-				added += n
-			}
-			return nil
-		})
+		added, err := a.sealSome(ctx, before)
+		if fault.KindOf(err) == fault.Unavailable && failed+1 < sealAttempts && ctx.Err() == nil {
+			failed++
+			continue
+		}
 		if err != nil {
 			return total, err
 		}
+		failed = 0
 		if total += added; added == 0 {
 			return total, nil
 		}
 	}
+}
+
+// sealSome is one transaction of the seal.
+func (a *App) sealSome(ctx context.Context, before time.Time) (added int, err error) {
+	err = a.Store.InSystem(ctx, "seal months", func(t *store.SystemTx) error {
+		until, err := t.BusinessNow(ctx)
+		if err != nil {
+			return err
+		}
+		if !before.IsZero() && before.Before(until) {
+			until = before
+		}
+		due, err := t.OpenAcrossMonths(ctx, until, sealBatch)
+		if err != nil {
+			return err
+		}
+		for _, m := range due {
+			n, err := t.SealMeter(ctx, m, until)
+			if err != nil {
+				return err
+			}
+			added += n
+		}
+		return nil
+	})
+	return added, err
 }

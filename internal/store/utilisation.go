@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -87,5 +88,25 @@ func (t *SystemTx) OrganizationsUsing(ctx context.Context, period string) ([]Usi
 	return mapRows(rows, func(r db.OrganizationsUsingRow) (UsingOrg, error) {
 		c, err := money.ParseCurrency(r.Currency)
 		return UsingOrg{id.Org(r.OrgID), c}, err
+	})
+}
+
+// AccruedMonth is what the ledger holds as earned of a month that has no document yet.
+type AccruedMonth struct {
+	Org     id.Org
+	Period  string
+	Accrued int64 // minor units
+	At      time.Time
+}
+
+// AccrualsToCheck lists up to size accruals whose usage cannot have changed since, newest
+// first.
+func (t *SystemTx) AccrualsToCheck(ctx context.Context, size int) ([]AccruedMonth, error) {
+	rows, err := t.q.AccrualsToCheck(ctx, t.raw, int32(size))
+	if err != nil {
+		return nil, mapError(err)
+	}
+	return mapRows(rows, func(r db.AccrualsToCheckRow) (AccruedMonth, error) {
+		return AccruedMonth{Org: id.Org(r.OrgID), Period: r.Period, Accrued: r.AccruedMinor, At: r.AccruedAt.UTC()}, nil
 	})
 }

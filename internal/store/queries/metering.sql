@@ -87,8 +87,8 @@ where c.org_id = @org_id and c.hour >= @from_at and c.hour < @to_at order by c.i
 
 -- name: ReadingsOfDay :many
 -- Counters are evidence too: they may be all there is of an outage.
-select s.instance_id, s.run, (s.at - make_interval(secs => s.interval_ms / 1000.0))::timestamptz as from_at, s.at as to_at
-from slice_samples s
+select s.instance_id, s.run, (s.at - make_interval(secs => s.interval_ms / 1000.0) * b.scale)::timestamptz as from_at, s.at as to_at
+from slice_samples s cross join business_clock b
 where s.org_id = @org_id and s.gap = '' and s.at > @from_at and s.at <= @to_at and s.source = 'cgroup' order by s.instance_id, s.at;
 
 -- name: RunsOfDay :many
@@ -170,3 +170,17 @@ where u.org_id = @org_id and u.billing_period = @period;
 -- Who has usage in a month, by the accounts there are.
 select b.org_id, b.currency from billing_accounts b
 where exists (select 1 from usage_segments u where u.org_id = b.org_id and u.billing_period = @period) order by b.org_id;
+
+-- name: AccrualsToCheck :many
+-- Accruals whose usage cannot have changed since: what is recorded, taken back, or ended
+-- in arrears later waits for the next accrual.
+select f.org_id, f.period, f.accrued_minor, f.accrued_at::timestamptz as accrued_at
+from period_funding f cross join lateral (
+  select b.base_real + (f.accrued_at - b.base_business) / b.scale as machine from business_clock b) m
+where f.close_no = 0 and f.invoice_id is null and f.accrued_at > biz_now() - interval '45 days'
+  and not exists (select 1 from usage_segments u where u.org_id = f.org_id and u.billing_period = f.period and lower(u.during) < f.accrued_at
+    and (u.recorded_at > m.machine
+      or u.close_reason in ('silence', 'our_fault') and upper(u.during) between f.accrued_at - interval '2 days' and f.accrued_at))
+  and not exists (select 1 from usage_exclusions x where x.org_id = f.org_id and lower(x.during) < f.accrued_at
+    and greatest(x.recorded_at, x.lifted_at) > m.machine)
+order by f.accrued_at desc, f.org_id limit @size;

@@ -12,6 +12,53 @@ import (
 	"github.com/google/uuid"
 )
 
+const accrualsToCheck = `-- name: AccrualsToCheck :many
+select f.org_id, f.period, f.accrued_minor, f.accrued_at::timestamptz as accrued_at
+from period_funding f cross join lateral (
+  select b.base_real + (f.accrued_at - b.base_business) / b.scale as machine from business_clock b) m
+where f.close_no = 0 and f.invoice_id is null and f.accrued_at > biz_now() - interval '45 days'
+  and not exists (select 1 from usage_segments u where u.org_id = f.org_id and u.billing_period = f.period and lower(u.during) < f.accrued_at
+    and (u.recorded_at > m.machine
+      or u.close_reason in ('silence', 'our_fault') and upper(u.during) between f.accrued_at - interval '2 days' and f.accrued_at))
+  and not exists (select 1 from usage_exclusions x where x.org_id = f.org_id and lower(x.during) < f.accrued_at
+    and greatest(x.recorded_at, x.lifted_at) > m.machine)
+order by f.accrued_at desc, f.org_id limit $1
+`
+
+type AccrualsToCheckRow struct {
+	OrgID        uuid.UUID
+	Period       string
+	AccruedMinor int64
+	AccruedAt    time.Time
+}
+
+// Accruals whose usage cannot have changed since: what is recorded, taken back, or ended
+// in arrears later waits for the next accrual.
+func (q *Queries) AccrualsToCheck(ctx context.Context, db DBTX, size int32) ([]AccrualsToCheckRow, error) {
+	rows, err := db.Query(ctx, accrualsToCheck, size)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []AccrualsToCheckRow
+	for rows.Next() {
+		var i AccrualsToCheckRow
+		if err := rows.Scan(
+			&i.OrgID,
+			&i.Period,
+			&i.AccruedMinor,
+			&i.AccruedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const billedOfDay = `-- name: BilledOfDay :many
 select u.subject_id, u.subject_name, u.meter, u.run, lower(u.during)::timestamptz as from_at,
   coalesce(upper(u.during), timestamptz '9000-01-01')::timestamptz as to_at
@@ -582,8 +629,8 @@ func (q *Queries) PruneGPUHours(ctx context.Context, db DBTX, before time.Time, 
 }
 
 const readingsOfDay = `-- name: ReadingsOfDay :many
-select s.instance_id, s.run, (s.at - make_interval(secs => s.interval_ms / 1000.0))::timestamptz as from_at, s.at as to_at
-from slice_samples s
+select s.instance_id, s.run, (s.at - make_interval(secs => s.interval_ms / 1000.0) * b.scale)::timestamptz as from_at, s.at as to_at
+from slice_samples s cross join business_clock b
 where s.org_id = $1 and s.gap = '' and s.at > $2 and s.at <= $3 and s.source = 'cgroup' order by s.instance_id, s.at
 `
 
