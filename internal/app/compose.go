@@ -17,9 +17,8 @@ import (
 
 // billReader is what composing an invoice reads.
 type billReader interface {
-	usageReader
 	partyReader
-	UsageState(context.Context, id.Org, metering.Interval) (store.UsageState, error)
+	BillableUsage(context.Context, id.Org, metering.Interval, *int) (store.Usage, store.UsageState, error)
 	TermsOf(context.Context, id.Org, metering.Interval, time.Time) (billing.Terms, error)
 	PromosOf(context.Context, id.Org, metering.Interval) ([]billing.Promo, error)
 	WaitingCarried(context.Context, id.Org) ([]billing.Invoice, error)
@@ -56,15 +55,10 @@ func (a *App) compose(ctx context.Context, t billReader, org id.Org, window mete
 func lastInstant(window metering.Interval) time.Time { return window.To.Add(-time.Microsecond) }
 
 // inputs reads what rating needs for a window, as of a close (nil: everything known).
-// The state is read first: what comes in later is seen by the finalize.
 func (a *App) inputs(
 	ctx context.Context, t billReader, org id.Org, window metering.Interval, at time.Time, asOf *int,
 ) (rating.Inputs, store.Basis, error) {
-	state, err := t.UsageState(ctx, org, window)
-	if err != nil {
-		return rating.Inputs{}, store.Basis{}, err
-	}
-	usage, err := t.UsageOf(ctx, org, store.UsageFilter{Window: window, AsOf: asOf})
+	usage, state, err := t.BillableUsage(ctx, org, window, asOf)
 	if err != nil {
 		return rating.Inputs{}, store.Basis{}, err
 	}

@@ -200,10 +200,14 @@ func (a *App) finalize(ctx context.Context, t *store.SystemTx, p plan) error {
 	if err := t.LockBillingAccount(ctx, v.Org); err != nil {
 		return err
 	}
-	if err := a.sameUsage(ctx, t, v.Org, v.Period, p.basis); err != nil {
+	check, err := t.CheckUsage(ctx, v.Org, v.Period, *p.basis.AsOf)
+	if err != nil {
 		return err
 	}
-	if err := billsExactly(ctx, t, v.Org, v.Period, *p.basis.AsOf); err != nil {
+	if err := sameUsage(check, v.Period, p.basis); err != nil {
+		return err
+	}
+	if err := billsExactly(check, v.Org, v.Period); err != nil {
 		return err
 	}
 	return a.issue(ctx, t, p)
@@ -326,16 +330,15 @@ func (a *App) number(ctx context.Context, t *store.SystemTx, v billing.Invoice) 
 	return done, t.SaveFinalized(ctx, done, series)
 }
 
-// sameUsage refuses a draft whose usage changed since it was read.
-func (a *App) sameUsage(ctx context.Context, t *store.SystemTx, org id.Org, window metering.Interval, basis store.Basis) error {
-	if err := billable(ctx, t, org, window); err != nil {
-		return err
+// sameUsage refuses usage that is open or crosses the bounds of its period, and a draft
+// whose usage changed since it was read.
+func sameUsage(check store.UsageCheck, window metering.Interval, basis store.Basis) error {
+	if check.Open+check.Crossing > 0 {
+		return fault.New(fault.Conflict, "state.conflict",
+			fmt.Sprintf("%d usage segments of %s are open and %d cross the month.", check.Open, metering.PeriodOf(window.From), check.Crossing)).
+			Suggest("Seal the month, then run it again.")
 	}
-	state, err := t.UsageState(ctx, org, window)
-	if err != nil {
-		return err
-	}
-	if state != basis.Usage {
+	if check.State != basis.Usage {
 		return usageCame()
 	}
 	return nil
@@ -343,28 +346,16 @@ func (a *App) sameUsage(ctx context.Context, t *store.SystemTx, org id.Org, wind
 
 // billsExactly asserts that the documents of a period sum to its usage, for each
 // subject and meter.
-func billsExactly(ctx context.Context, t *store.SystemTx, org id.Org, window metering.Interval, asOf int) error {
-	unbilled, err := t.UnbilledSubjects(ctx, org, window, asOf)
-	if err != nil || unbilled == 0 {
-		return err
+func billsExactly(check store.UsageCheck, org id.Org, window metering.Interval) error {
+	if check.Unbilled == 0 {
+		return nil
 	}
 	return fault.New(fault.Internal, "internal", "An invoice does not bill its usage exactly.").
-		Because(fmt.Errorf("%d subjects of %s in %s differ from their segments", unbilled, org, metering.PeriodOf(window.From)))
+		Because(fmt.Errorf("%d subjects of %s in %s differ from their segments", check.Unbilled, org, metering.PeriodOf(window.From)))
 }
 
 func usageCame() error {
 	return fault.New(fault.Conflict, "state.conflict", "Usage came in while the invoice was made.").Suggest("Run it again.")
-}
-
-// billable refuses a period with usage that is open or crosses its bounds.
-func billable(ctx context.Context, t *store.SystemTx, org id.Org, window metering.Interval) error {
-	u, err := t.Unbillable(ctx, org, window)
-	if err != nil || u == (store.Unbillable{}) {
-		return err
-	}
-	return fault.New(fault.Conflict, "state.conflict",
-		fmt.Sprintf("%d usage segments of %s are open and %d cross the month.", u.Open, metering.PeriodOf(window.From), u.Crossing)).
-		Suggest("Seal the month, then run it again.")
 }
 
 // zeroOf is nothing in the currency of a document.

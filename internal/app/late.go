@@ -43,7 +43,11 @@ func (a *App) invoiceLate(ctx context.Context, t *store.SystemTx, org id.Org, wi
 	if err := t.LockBillingAccount(ctx, org); err != nil {
 		return err
 	}
-	if err := a.sameUsage(ctx, t, org, window, basis); err != nil {
+	check, err := t.CheckUsage(ctx, org, window, *basis.AsOf)
+	if err != nil {
+		return err
+	}
+	if err := sameUsage(check, window, basis); err != nil {
 		return err
 	}
 	corrections, rest, err := a.split(ctx, t, standing, lines, basis)
@@ -78,7 +82,11 @@ func (a *App) bookLate(ctx context.Context, t *store.SystemTx, org id.Org, windo
 	if p.basis.AsOf != nil {
 		asOf = *p.basis.AsOf
 	}
-	if err := billsExactly(ctx, t, org, window, asOf); err != nil {
+	check, err := t.CheckUsage(ctx, org, window, asOf)
+	if err != nil {
+		return err
+	}
+	if err := billsExactly(check, org, window); err != nil {
 		return err
 	}
 	if len(p.v.Lines) > 0 {

@@ -18,16 +18,6 @@ import (
 	"github.com/tranche-cloud/tranche/internal/store/internal/db"
 )
 
-// Unbillable counts the segments that keep a period from being invoiced.
-type Unbillable struct{ Open, Crossing int64 }
-
-// Unbillable counts segments that touch the window and are open or cross its
-// bounds: of one organization, or of all for the zero id.
-func (t *SystemTx) Unbillable(ctx context.Context, org id.Org, window metering.Interval) (Unbillable, error) {
-	r, err := t.q.UnbillableSegments(ctx, t.raw, db.UnbillableSegmentsParams{FromAt: window.From, ToAt: window.To, OrgID: nullable(org)})
-	return Unbillable{Open: r.OpenCount, Crossing: r.CrossingCount}, mapError(err)
-}
-
 // OrganizationsWithUsage lists who used anything in a window, ordered by id.
 func (t *SystemTx) OrganizationsWithUsage(ctx context.Context, window metering.Interval) ([]id.Org, error) {
 	rows, err := t.q.OrganizationsWithUsage(ctx, t.raw, window.From, window.To)
@@ -212,19 +202,6 @@ func (t *SystemTx) LockBillingAccount(ctx context.Context, org id.Org) error {
 	return mapError(err)
 }
 
-// UsageState reads what tells whether the usage of a period changed. Read it before
-// the usage, and again under the lock of the account.
-func (t *tx) UsageState(ctx context.Context, org id.Org, window metering.Interval) (UsageState, error) {
-	no, err := t.q.CloseNoOf(ctx, t.raw, uuid.UUID(org))
-	if err != nil {
-		return UsageState{}, mapError(err)
-	}
-	r, err := t.q.UsageOfPeriod(ctx, t.raw, db.UsageOfPeriodParams{OrgID: uuid.UUID(org), FromAt: window.From, ToAt: window.To})
-	return UsageState{
-		Segments: r.SegmentCount, Changes: r.Changes, MaxRecorded: r.MaxRecordedAt.UTC(), CloseNo: int(no),
-	}, mapError(err)
-}
-
 // LateCloseNo is the last close after which anything about a period was accepted, 0
 // for none.
 func (t *tx) LateCloseNo(ctx context.Context, org id.Org, window metering.Interval) (int, error) {
@@ -232,15 +209,6 @@ func (t *tx) LateCloseNo(ctx context.Context, org id.Org, window metering.Interv
 		OrgID: uuid.UUID(org), Period: metering.PeriodOf(window.From), FromAt: window.From, ToAt: window.To,
 	})
 	return int(n), mapError(err)
-}
-
-// UnbilledSubjects counts the (subject, meter) pairs of a period whose documents do
-// not sum to their usage as of a close: 0 on every correct set of documents.
-func (t *SystemTx) UnbilledSubjects(ctx context.Context, org id.Org, window metering.Interval, asOf int) (int64, error) {
-	n, err := t.q.UnbilledSubjects(ctx, t.raw, db.UnbilledSubjectsParams{
-		OrgID: uuid.UUID(org), Period: metering.PeriodOf(window.From), AsOf: int32(asOf), FromAt: window.From, ToAt: window.To,
-	})
-	return n, mapError(err)
 }
 
 // CloseUsageUntil closes the organization's usage up to an instant: no segment

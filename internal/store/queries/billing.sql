@@ -9,15 +9,6 @@ from organizations where id = @org_id;
 select distinct org_id from usage_segments
 where during && tstzrange(@from_at::timestamptz, @to_at::timestamptz, '[)') order by org_id;
 
--- name: UnbillableSegments :one
--- Open, or across a boundary of the period: none, once the month is sealed.
-select count(*) filter (where upper_inf(during))::bigint as open_count,
-  count(*) filter (where not upper_inf(during))::bigint as crossing_count
-from usage_segments
-where during && tstzrange(@from_at::timestamptz, @to_at::timestamptz, '[)')
-  and not during <@ tstzrange(@from_at::timestamptz, @to_at::timestamptz, '[)')
-  and (sqlc.narg('org_id')::uuid is null or org_id = sqlc.narg('org_id'));
-
 -- name: SerializeInvoicing :exec
 select pg_advisory_xact_lock(hashtextextended('tranche invoice ' || cast(@org_id::uuid as text), 0));
 
@@ -78,15 +69,29 @@ select close_no from billing_accounts where org_id = @org_id for update;
 -- name: CloseNoOf :one
 select close_no from billing_accounts where org_id = @org_id;
 
--- name: UsageOfPeriod :one
--- What a draft was made from, read again under the lock of the account: every segment,
--- exclusion and lift that it may have seen.
-select u.segment_count, greatest(u.recorded, x.recorded)::timestamptz as max_recorded_at, x.changes
-from (select count(*)::bigint as segment_count, coalesce(max(recorded_at), timestamptz 'epoch') as recorded
-  from usage_segments s where s.org_id = @org_id and s.during && tstzrange(@from_at::timestamptz, @to_at::timestamptz, '[)')) u,
-(select (count(*) + count(lifted_at))::bigint as changes,
-  coalesce(greatest(max(e.recorded_at), max(e.lifted_at)), timestamptz 'epoch') as recorded
-  from usage_exclusions e where e.org_id = @org_id and e.during && tstzrange(@from_at::timestamptz, @to_at::timestamptz, '[)')) x;
+-- name: PackedUsage :many
+-- The usage of a window, attributes once a group, and of each segment only id, seq and
+-- bounds in binary: 16 + 8 + 8 + 8 bytes, instants in microseconds since 2000.
+select g.*, p.name as project_name, s.code as sku_code, s.gpu_model, s.mode, s.profile, s.gpu_count,
+  coalesce(l.amount::text, '')::text as locked_price
+from (
+  select u.subject_kind, u.subject_id, u.meter, u.start_id, u.run, u.units, u.project_id, u.sku_id, u.isolation_gpu, u.isolation_host,
+    u.region, u.price_book_id, u.locked_price_version_id, u.pricing_kind, u.simulated, u.subject_name, max(u.recorded_at)::timestamptz as recorded_at,
+    string_agg(uuid_send(u.id) || int8send(u.seq) || timestamptz_send(lower(u.during))
+      || timestamptz_send(coalesce(upper(u.during), 'infinity')), ''::bytea)::bytea as segments
+  from usage_segments u
+  where u.org_id = @org_id and u.during && tstzrange(@from_at::timestamptz, @to_at::timestamptz, '[)') and u.close_no <= @as_of::integer
+  group by u.subject_kind, u.subject_id, u.meter, u.start_id, u.run, u.units, u.project_id, u.sku_id, u.isolation_gpu, u.isolation_host,
+    u.region, u.price_book_id, u.locked_price_version_id, u.pricing_kind, u.simulated, u.subject_name
+) g
+join projects p on p.org_id = @org_id and p.id = g.project_id
+join skus s on s.id = g.sku_id
+left join prices l on l.price_version_id = g.locked_price_version_id and l.sku_id = g.sku_id and l.meter = g.meter;
+
+-- name: ExclusionState :one
+select (count(*) + count(lifted_at))::bigint as changes,
+  coalesce(greatest(max(recorded_at), max(lifted_at)), timestamptz 'epoch')::timestamptz as recorded_at
+from usage_exclusions where org_id = @org_id and during && tstzrange(@from_at::timestamptz, @to_at::timestamptz, '[)');
 
 -- name: LateCloseNo :one
 -- The last close after which anything about the period was accepted, 0 for none.
@@ -95,10 +100,37 @@ select greatest(
   (select coalesce(max(greatest(e.close_no, e.lifted_close_no)), 0) from usage_exclusions e
     where e.org_id = @org_id and e.during && tstzrange(@from_at::timestamptz, @to_at::timestamptz, '[)')))::integer as close_no;
 
--- name: UnbilledSubjects :one
--- Per (subject, meter): the sum of all documents of the period is that of its usage, as
--- of a close. Exclusions are merged: what was cut off one keeps its time.
-with billed as (
+-- name: CheckUsage :one
+-- In one pass over a period's usage: what a draft was made from, read again under the
+-- lock of the account, and whether for each (subject, meter) the sum of all documents is
+-- that of the usage as of a close. Exclusions are merged: what was cut off one keeps its
+-- time.
+with known as (
+  select u.subject_id, u.meter, u.units, count(*) as n, max(u.recorded_at) as recorded_at,
+    count(*) filter (where upper_inf(u.during)) as open_count,
+    count(*) filter (where not u.during <@ tstzrange(@from_at::timestamptz, @to_at::timestamptz, '[)') and not upper_inf(u.during)) as crossing_count,
+    sum(upper(u.during) - lower(u.during)) filter (where u.close_no <= @as_of::integer) as lasted,
+    count(*) filter (where u.close_no <= @as_of) as counted
+  from usage_segments u
+  where u.org_id = @org_id and u.during && tstzrange(@from_at, @to_at, '[)')
+  group by 1, 2, 3
+), gone as (
+  select x.subject_id, x.meter, unnest(range_agg(x.during)) as during from usage_exclusions x
+  where x.org_id = @org_id and x.close_no <= @as_of and (x.lifted_close_no is null or x.lifted_close_no > @as_of)
+    and x.during && tstzrange(@from_at, @to_at, '[)')
+  group by 1, 2
+), cut as (
+  select u.subject_id, u.meter, u.units, sum(upper(u.during * g.during) - lower(u.during * g.during)) as lasted
+  from gone g join usage_segments u on u.org_id = @org_id and u.subject_id = g.subject_id and u.meter = g.meter and u.during && g.during
+    and u.close_no <= @as_of
+  group by 1, 2, 3
+), used as (
+  select subject_id, meter, sum(case when meter = 'egress' then units * counted else units * (extract(epoch from lasted) * 1000000) end) as quantity
+  from (
+    select subject_id, meter, units, lasted, counted from known
+    union all select subject_id, meter, -units, lasted, 0 from cut
+  ) k group by 1, 2
+), billed as (
   select s.subject_id, l.meter, sum(s.quantity) as quantity
   from invoices i
   join invoice_lines l on l.invoice_id = i.id
@@ -107,27 +139,12 @@ with billed as (
     and not exists (select 1 from invoices r where r.replaces = i.id)
     and (l.component in ('usage', 'covered') or l.component = 'adjustment' and (l.variant like 'usage/%' or l.variant like 'covered/%'))
   group by 1, 2
-), known as (
-  select u.subject_id, u.meter, u.units, u.during from usage_segments u
-  where u.org_id = @org_id and u.close_no <= @as_of::integer
-    and u.during <@ tstzrange(@from_at::timestamptz, @to_at::timestamptz, '[)')
-), gone as (
-  select x.subject_id, x.meter, unnest(range_agg(x.during)) as during from usage_exclusions x
-  where x.org_id = @org_id and x.close_no <= @as_of and (x.lifted_close_no is null or x.lifted_close_no > @as_of)
-    and x.during && tstzrange(@from_at::timestamptz, @to_at::timestamptz, '[)')
-  group by 1, 2
-), pieces as (
-  select k.subject_id, k.meter, k.units, k.during, 1 as sign from known k
-  union all
-  select k.subject_id, k.meter, k.units, k.during * g.during, -1
-  from known k join gone g on g.subject_id = k.subject_id and g.meter = k.meter and g.during && k.during
-), used as (
-  select subject_id, meter, sum(sign * units * case when meter = 'egress' then 1
-    else (extract(epoch from upper(during) - lower(during)) * 1000000)::numeric end) as quantity
-  from pieces group by 1, 2
 )
-select count(*)::bigint from billed full join used using (subject_id, meter)
-where coalesce(billed.quantity, 0) <> coalesce(used.quantity, 0);
+select k.segment_count, k.recorded_at, k.open_count, k.crossing_count, b.unbilled
+from (select coalesce(sum(n), 0)::bigint as segment_count, coalesce(max(recorded_at), timestamptz 'epoch')::timestamptz as recorded_at,
+  coalesce(sum(open_count), 0)::bigint as open_count, coalesce(sum(crossing_count), 0)::bigint as crossing_count from known) k,
+(select count(*)::bigint as unbilled from billed full join used using (subject_id, meter)
+  where coalesce(billed.quantity, 0) <> coalesce(used.quantity, 0)) b;
 
 -- name: AdvanceClosedUntil :exec
 update billing_accounts set closed_until = greatest(closed_until, @closed_until::timestamptz), close_no = close_no + 1, revision = revision + 1

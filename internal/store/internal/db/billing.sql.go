@@ -84,6 +84,88 @@ func (q *Queries) CarryInvoice(ctx context.Context, db DBTX, arg CarryInvoicePar
 	return result.RowsAffected(), nil
 }
 
+const checkUsage = `-- name: CheckUsage :one
+with known as (
+  select u.subject_id, u.meter, u.units, count(*) as n, max(u.recorded_at) as recorded_at,
+    count(*) filter (where upper_inf(u.during)) as open_count,
+    count(*) filter (where not u.during <@ tstzrange($1::timestamptz, $2::timestamptz, '[)') and not upper_inf(u.during)) as crossing_count,
+    sum(upper(u.during) - lower(u.during)) filter (where u.close_no <= $3::integer) as lasted,
+    count(*) filter (where u.close_no <= $3) as counted
+  from usage_segments u
+  where u.org_id = $4 and u.during && tstzrange($1, $2, '[)')
+  group by 1, 2, 3
+), gone as (
+  select x.subject_id, x.meter, unnest(range_agg(x.during)) as during from usage_exclusions x
+  where x.org_id = $4 and x.close_no <= $3 and (x.lifted_close_no is null or x.lifted_close_no > $3)
+    and x.during && tstzrange($1, $2, '[)')
+  group by 1, 2
+), cut as (
+  select u.subject_id, u.meter, u.units, sum(upper(u.during * g.during) - lower(u.during * g.during)) as lasted
+  from gone g join usage_segments u on u.org_id = $4 and u.subject_id = g.subject_id and u.meter = g.meter and u.during && g.during
+    and u.close_no <= $3
+  group by 1, 2, 3
+), used as (
+  select subject_id, meter, sum(case when meter = 'egress' then units * counted else units * (extract(epoch from lasted) * 1000000) end) as quantity
+  from (
+    select subject_id, meter, units, lasted, counted from known
+    union all select subject_id, meter, -units, lasted, 0 from cut
+  ) k group by 1, 2
+), billed as (
+  select s.subject_id, l.meter, sum(s.quantity) as quantity
+  from invoices i
+  join invoice_lines l on l.invoice_id = i.id
+  join line_subjects s on s.invoice_id = l.invoice_id and s.line_no = l.line_no
+  where i.org_id = $4 and i.period = $5 and i.as_of_close is not null
+    and not exists (select 1 from invoices r where r.replaces = i.id)
+    and (l.component in ('usage', 'covered') or l.component = 'adjustment' and (l.variant like 'usage/%' or l.variant like 'covered/%'))
+  group by 1, 2
+)
+select k.segment_count, k.recorded_at, k.open_count, k.crossing_count, b.unbilled
+from (select coalesce(sum(n), 0)::bigint as segment_count, coalesce(max(recorded_at), timestamptz 'epoch')::timestamptz as recorded_at,
+  coalesce(sum(open_count), 0)::bigint as open_count, coalesce(sum(crossing_count), 0)::bigint as crossing_count from known) k,
+(select count(*)::bigint as unbilled from billed full join used using (subject_id, meter)
+  where coalesce(billed.quantity, 0) <> coalesce(used.quantity, 0)) b
+`
+
+type CheckUsageParams struct {
+	FromAt time.Time
+	ToAt   time.Time
+	AsOf   int32
+	OrgID  uuid.UUID
+	Period string
+}
+
+type CheckUsageRow struct {
+	SegmentCount  int64
+	RecordedAt    time.Time
+	OpenCount     int64
+	CrossingCount int64
+	Unbilled      int64
+}
+
+// In one pass over a period's usage: what a draft was made from, read again under the
+// lock of the account, and whether for each (subject, meter) the sum of all documents is
+// that of the usage as of a close. Exclusions are merged: what was cut off one keeps its
+// time.
+func (q *Queries) CheckUsage(ctx context.Context, db DBTX, arg CheckUsageParams) (CheckUsageRow, error) {
+	row := db.QueryRow(ctx, checkUsage,
+		arg.FromAt,
+		arg.ToAt,
+		arg.AsOf,
+		arg.OrgID,
+		arg.Period,
+	)
+	var i CheckUsageRow
+	err := row.Scan(
+		&i.SegmentCount,
+		&i.RecordedAt,
+		&i.OpenCount,
+		&i.CrossingCount,
+		&i.Unbilled,
+	)
+	return i, err
+}
+
 const closeNoOf = `-- name: CloseNoOf :one
 select close_no from billing_accounts where org_id = $1
 `
@@ -147,6 +229,30 @@ func (q *Queries) EndInvoiceRun(ctx context.Context, db DBTX, arg EndInvoiceRunP
 	var finished_at time.Time
 	err := row.Scan(&finished_at)
 	return finished_at, err
+}
+
+const exclusionState = `-- name: ExclusionState :one
+select (count(*) + count(lifted_at))::bigint as changes,
+  coalesce(greatest(max(recorded_at), max(lifted_at)), timestamptz 'epoch')::timestamptz as recorded_at
+from usage_exclusions where org_id = $1 and during && tstzrange($2::timestamptz, $3::timestamptz, '[)')
+`
+
+type ExclusionStateParams struct {
+	OrgID  uuid.UUID
+	FromAt time.Time
+	ToAt   time.Time
+}
+
+type ExclusionStateRow struct {
+	Changes    int64
+	RecordedAt time.Time
+}
+
+func (q *Queries) ExclusionState(ctx context.Context, db DBTX, arg ExclusionStateParams) (ExclusionStateRow, error) {
+	row := db.QueryRow(ctx, exclusionState, arg.OrgID, arg.FromAt, arg.ToAt)
+	var i ExclusionStateRow
+	err := row.Scan(&i.Changes, &i.RecordedAt)
+	return i, err
 }
 
 const getInvoice = `-- name: GetInvoice :one
@@ -1046,6 +1152,112 @@ func (q *Queries) OrganizationsWithUsage(ctx context.Context, db DBTX, fromAt ti
 	return items, nil
 }
 
+const packedUsage = `-- name: PackedUsage :many
+select g.subject_kind, g.subject_id, g.meter, g.start_id, g.run, g.units, g.project_id, g.sku_id, g.isolation_gpu, g.isolation_host, g.region, g.price_book_id, g.locked_price_version_id, g.pricing_kind, g.simulated, g.subject_name, g.recorded_at, g.segments, p.name as project_name, s.code as sku_code, s.gpu_model, s.mode, s.profile, s.gpu_count,
+  coalesce(l.amount::text, '')::text as locked_price
+from (
+  select u.subject_kind, u.subject_id, u.meter, u.start_id, u.run, u.units, u.project_id, u.sku_id, u.isolation_gpu, u.isolation_host,
+    u.region, u.price_book_id, u.locked_price_version_id, u.pricing_kind, u.simulated, u.subject_name, max(u.recorded_at)::timestamptz as recorded_at,
+    string_agg(uuid_send(u.id) || int8send(u.seq) || timestamptz_send(lower(u.during))
+      || timestamptz_send(coalesce(upper(u.during), 'infinity')), ''::bytea)::bytea as segments
+  from usage_segments u
+  where u.org_id = $1 and u.during && tstzrange($2::timestamptz, $3::timestamptz, '[)') and u.close_no <= $4::integer
+  group by u.subject_kind, u.subject_id, u.meter, u.start_id, u.run, u.units, u.project_id, u.sku_id, u.isolation_gpu, u.isolation_host,
+    u.region, u.price_book_id, u.locked_price_version_id, u.pricing_kind, u.simulated, u.subject_name
+) g
+join projects p on p.org_id = $1 and p.id = g.project_id
+join skus s on s.id = g.sku_id
+left join prices l on l.price_version_id = g.locked_price_version_id and l.sku_id = g.sku_id and l.meter = g.meter
+`
+
+type PackedUsageParams struct {
+	OrgID  uuid.UUID
+	FromAt time.Time
+	ToAt   time.Time
+	AsOf   int32
+}
+
+type PackedUsageRow struct {
+	SubjectKind          string
+	SubjectID            uuid.UUID
+	Meter                string
+	StartID              uuid.UUID
+	Run                  int32
+	Units                int64
+	ProjectID            uuid.UUID
+	SkuID                uuid.UUID
+	IsolationGpu         string
+	IsolationHost        string
+	Region               string
+	PriceBookID          *uuid.UUID
+	LockedPriceVersionID *uuid.UUID
+	PricingKind          string
+	Simulated            bool
+	SubjectName          string
+	RecordedAt           time.Time
+	Segments             []byte
+	ProjectName          string
+	SkuCode              string
+	GpuModel             string
+	Mode                 string
+	Profile              string
+	GpuCount             int32
+	LockedPrice          string
+}
+
+// The usage of a window, attributes once a group, and of each segment only id, seq and
+// bounds in binary: 16 + 8 + 8 + 8 bytes, instants in microseconds since 2000.
+func (q *Queries) PackedUsage(ctx context.Context, db DBTX, arg PackedUsageParams) ([]PackedUsageRow, error) {
+	rows, err := db.Query(ctx, packedUsage,
+		arg.OrgID,
+		arg.FromAt,
+		arg.ToAt,
+		arg.AsOf,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PackedUsageRow
+	for rows.Next() {
+		var i PackedUsageRow
+		if err := rows.Scan(
+			&i.SubjectKind,
+			&i.SubjectID,
+			&i.Meter,
+			&i.StartID,
+			&i.Run,
+			&i.Units,
+			&i.ProjectID,
+			&i.SkuID,
+			&i.IsolationGpu,
+			&i.IsolationHost,
+			&i.Region,
+			&i.PriceBookID,
+			&i.LockedPriceVersionID,
+			&i.PricingKind,
+			&i.Simulated,
+			&i.SubjectName,
+			&i.RecordedAt,
+			&i.Segments,
+			&i.ProjectName,
+			&i.SkuCode,
+			&i.GpuModel,
+			&i.Mode,
+			&i.Profile,
+			&i.GpuCount,
+			&i.LockedPrice,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const serializeInvoicing = `-- name: SerializeInvoicing :exec
 select pg_advisory_xact_lock(hashtextextended('tranche invoice ' || cast($1::uuid as text), 0))
 `
@@ -1198,120 +1410,6 @@ func (q *Queries) TakeInvoiceNumber(ctx context.Context, db DBTX, arg TakeInvoic
 	)
 	var i TakeInvoiceNumberRow
 	err := row.Scan(&i.Last, &i.LastAt)
-	return i, err
-}
-
-const unbillableSegments = `-- name: UnbillableSegments :one
-select count(*) filter (where upper_inf(during))::bigint as open_count,
-  count(*) filter (where not upper_inf(during))::bigint as crossing_count
-from usage_segments
-where during && tstzrange($1::timestamptz, $2::timestamptz, '[)')
-  and not during <@ tstzrange($1::timestamptz, $2::timestamptz, '[)')
-  and ($3::uuid is null or org_id = $3)
-`
-
-type UnbillableSegmentsParams struct {
-	FromAt time.Time
-	ToAt   time.Time
-	OrgID  *uuid.UUID
-}
-
-type UnbillableSegmentsRow struct {
-	OpenCount     int64
-	CrossingCount int64
-}
-
-// Open, or across a boundary of the period: none, once the month is sealed.
-func (q *Queries) UnbillableSegments(ctx context.Context, db DBTX, arg UnbillableSegmentsParams) (UnbillableSegmentsRow, error) {
-	row := db.QueryRow(ctx, unbillableSegments, arg.FromAt, arg.ToAt, arg.OrgID)
-	var i UnbillableSegmentsRow
-	err := row.Scan(&i.OpenCount, &i.CrossingCount)
-	return i, err
-}
-
-const unbilledSubjects = `-- name: UnbilledSubjects :one
-with billed as (
-  select s.subject_id, l.meter, sum(s.quantity) as quantity
-  from invoices i
-  join invoice_lines l on l.invoice_id = i.id
-  join line_subjects s on s.invoice_id = l.invoice_id and s.line_no = l.line_no
-  where i.org_id = $1 and i.period = $2 and i.as_of_close is not null
-    and not exists (select 1 from invoices r where r.replaces = i.id)
-    and (l.component in ('usage', 'covered') or l.component = 'adjustment' and (l.variant like 'usage/%' or l.variant like 'covered/%'))
-  group by 1, 2
-), known as (
-  select u.subject_id, u.meter, u.units, u.during from usage_segments u
-  where u.org_id = $1 and u.close_no <= $3::integer
-    and u.during <@ tstzrange($4::timestamptz, $5::timestamptz, '[)')
-), gone as (
-  select x.subject_id, x.meter, unnest(range_agg(x.during)) as during from usage_exclusions x
-  where x.org_id = $1 and x.close_no <= $3 and (x.lifted_close_no is null or x.lifted_close_no > $3)
-    and x.during && tstzrange($4::timestamptz, $5::timestamptz, '[)')
-  group by 1, 2
-), pieces as (
-  select k.subject_id, k.meter, k.units, k.during, 1 as sign from known k
-  union all
-  select k.subject_id, k.meter, k.units, k.during * g.during, -1
-  from known k join gone g on g.subject_id = k.subject_id and g.meter = k.meter and g.during && k.during
-), used as (
-  select subject_id, meter, sum(sign * units * case when meter = 'egress' then 1
-    else (extract(epoch from upper(during) - lower(during)) * 1000000)::numeric end) as quantity
-  from pieces group by 1, 2
-)
-select count(*)::bigint from billed full join used using (subject_id, meter)
-where coalesce(billed.quantity, 0) <> coalesce(used.quantity, 0)
-`
-
-type UnbilledSubjectsParams struct {
-	OrgID  uuid.UUID
-	Period string
-	AsOf   int32
-	FromAt time.Time
-	ToAt   time.Time
-}
-
-// Per (subject, meter): the sum of all documents of the period is that of its usage, as
-// of a close. Exclusions are merged: what was cut off one keeps its time.
-func (q *Queries) UnbilledSubjects(ctx context.Context, db DBTX, arg UnbilledSubjectsParams) (int64, error) {
-	row := db.QueryRow(ctx, unbilledSubjects,
-		arg.OrgID,
-		arg.Period,
-		arg.AsOf,
-		arg.FromAt,
-		arg.ToAt,
-	)
-	var column_1 int64
-	err := row.Scan(&column_1)
-	return column_1, err
-}
-
-const usageOfPeriod = `-- name: UsageOfPeriod :one
-select u.segment_count, greatest(u.recorded, x.recorded)::timestamptz as max_recorded_at, x.changes
-from (select count(*)::bigint as segment_count, coalesce(max(recorded_at), timestamptz 'epoch') as recorded
-  from usage_segments s where s.org_id = $1 and s.during && tstzrange($2::timestamptz, $3::timestamptz, '[)')) u,
-(select (count(*) + count(lifted_at))::bigint as changes,
-  coalesce(greatest(max(e.recorded_at), max(e.lifted_at)), timestamptz 'epoch') as recorded
-  from usage_exclusions e where e.org_id = $1 and e.during && tstzrange($2::timestamptz, $3::timestamptz, '[)')) x
-`
-
-type UsageOfPeriodParams struct {
-	OrgID  uuid.UUID
-	FromAt time.Time
-	ToAt   time.Time
-}
-
-type UsageOfPeriodRow struct {
-	SegmentCount  int64
-	MaxRecordedAt time.Time
-	Changes       int64
-}
-
-// What a draft was made from, read again under the lock of the account: every segment,
-// exclusion and lift that it may have seen.
-func (q *Queries) UsageOfPeriod(ctx context.Context, db DBTX, arg UsageOfPeriodParams) (UsageOfPeriodRow, error) {
-	row := db.QueryRow(ctx, usageOfPeriod, arg.OrgID, arg.FromAt, arg.ToAt)
-	var i UsageOfPeriodRow
-	err := row.Scan(&i.SegmentCount, &i.MaxRecordedAt, &i.Changes)
 	return i, err
 }
 
