@@ -131,6 +131,18 @@ func (s *Server) Charged() (refs []string, units int64) {
 	return refs, units
 }
 
+// Fees is what was kept of all charges.
+func (s *Server) Fees() (units int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, intent := range s.intents {
+		if intent["status"] == "succeeded" {
+			units += fee(intent["amount_received"].(int64))
+		}
+	}
+	return units
+}
+
 // Intents lists all intents, oldest first.
 func (s *Server) Intents() []string {
 	s.mu.Lock()
