@@ -45,11 +45,15 @@ func (h *Handlers) copyOf(ctx context.Context, invoice, extension, media string,
 	if err != nil {
 		return nil, err
 	}
-	body, err := form(got)
+	return copyIn(got, extension, media, form)
+}
+
+func copyIn(v billing.Invoice, extension, media string, form func(billing.Invoice) ([]byte, error)) (*document, error) {
+	body, err := form(v)
 	if err != nil {
-		return nil, fmt.Errorf("rendering invoice %s: %w", got.ID, err)
+		return nil, fmt.Errorf("rendering invoice %s: %w", v.ID, err)
 	}
-	return &document{media: media, name: got.Number + "." + extension, body: body}, nil
+	return &document{media: media, name: v.Number + "." + extension, body: body}, nil
 }
 
 // GetInvoicePdf answers GET /v1/organization/invoices/{invoice}/pdf: with the stored
@@ -59,6 +63,11 @@ func (h *Handlers) GetInvoicePdf(ctx context.Context, req GetInvoicePdfRequestOb
 	if err != nil {
 		return nil, err
 	}
+	return h.pdf(ctx, got)
+}
+
+// pdf is a document as PDF: the stored original where it is one.
+func (h *Handlers) pdf(ctx context.Context, got billing.Invoice) (*document, error) {
 	if got.Original != nil && got.Original.MediaType == mediaPDF {
 		return h.original(ctx, got)
 	}

@@ -61,7 +61,9 @@ func (h *Handlers) GetInvoiceRun(ctx context.Context, req GetInvoiceRunRequestOb
 
 func invoiceRunOf(r store.InvoiceRun) wire.InvoiceRun {
 	out := wire.InvoiceRun{
-		Period: r.Period, Status: wire.InvoiceRunStatus(r.Status), Invoices: make([]wire.InvoiceRunItem, len(r.Invoices)),
+		Period: r.Period, Status: wire.InvoiceRunStatus(r.Status), Progress: wire.InvoiceRunProgress{
+			Pending: int32(r.Progress.Pending), Done: int32(r.Progress.Done), Failed: int32(r.Progress.Failed),
+		}, Invoices: make([]wire.InvoiceRunItem, len(r.Invoices)),
 		CreatedAt: wire.At(r.CreatedAt), FinishedAt: timeOrNull(&r.FinishedAt),
 	}
 	var problem *wire.Reason

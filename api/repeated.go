@@ -112,3 +112,5 @@ func (a *repeated) VisitUpdateBudgetResponse(w http.ResponseWriter) error { retu
 func (a *repeated) VisitUpdateInstanceResponse(w http.ResponseWriter) error { return a.write(w) }
 
 func (a *repeated) VisitUpdateRegistryLoginResponse(w http.ResponseWriter) error { return a.write(w) }
+
+func (a *repeated) VisitCreateGpuCostResponse(w http.ResponseWriter) error { return a.write(w) }

@@ -67,6 +67,15 @@ type ServerInterface interface {
 	// GetJournalCsv Get the journal of a closed month as CSV
 	// (GET /v1/admin/finance/closes/{period}/journal)
 	GetJournalCsv(w http.ResponseWriter, r *http.Request, period PeriodPath)
+	// CreateGpuCost Say what an hour of a GPU model costs
+	// (POST /v1/admin/finance/gpu-costs)
+	CreateGpuCost(w http.ResponseWriter, r *http.Request, params CreateGpuCostParams)
+	// GetRevenueReport Get what a month earned
+	// (GET /v1/admin/finance/revenue/{period})
+	GetRevenueReport(w http.ResponseWriter, r *http.Request, period PeriodPath)
+	// GetUtilisationReport Get what was sold of the GPUs there were
+	// (GET /v1/admin/finance/utilisation/{period})
+	GetUtilisationReport(w http.ResponseWriter, r *http.Request, period PeriodPath)
 	// ListGpus List GPUs
 	// (GET /v1/admin/gpus)
 	ListGpus(w http.ResponseWriter, r *http.Request, params ListGpusParams)
@@ -112,6 +121,12 @@ type ServerInterface interface {
 	// PutIssuer Create an issuer, or its next version
 	// (PUT /v1/admin/issuers/{issuer})
 	PutIssuer(w http.ResponseWriter, r *http.Request, issuer IssuerPath)
+	// GetDunningSchedule Get what is done about overdue invoices
+	// (GET /v1/admin/issuers/{issuer}/dunning-schedule)
+	GetDunningSchedule(w http.ResponseWriter, r *http.Request, issuer IssuerPath)
+	// PutDunningSchedule Set what is done about overdue invoices
+	// (PUT /v1/admin/issuers/{issuer}/dunning-schedule)
+	PutDunningSchedule(w http.ResponseWriter, r *http.Request, issuer IssuerPath)
 	// GetTaxTable Get the tax table of an issuer
 	// (GET /v1/admin/issuers/{issuer}/tax-table)
 	GetTaxTable(w http.ResponseWriter, r *http.Request, issuer IssuerPath)
@@ -190,6 +205,12 @@ type ServerInterface interface {
 	// CreateCreditNote Credit a document
 	// (POST /v1/admin/organizations/{organization}/invoices/{invoice}/credit-notes)
 	CreateCreditNote(w http.ResponseWriter, r *http.Request, organization OrganizationPath, invoice InvoicePath, params CreateCreditNoteParams)
+	// GetOrganizationInvoiceHtml Get an invoice of an organization as HTML
+	// (GET /v1/admin/organizations/{organization}/invoices/{invoice}/html)
+	GetOrganizationInvoiceHtml(w http.ResponseWriter, r *http.Request, organization OrganizationPath, invoice InvoicePath)
+	// GetOrganizationInvoicePdf Get an invoice of an organization as PDF
+	// (GET /v1/admin/organizations/{organization}/invoices/{invoice}/pdf)
+	GetOrganizationInvoicePdf(w http.ResponseWriter, r *http.Request, organization OrganizationPath, invoice InvoicePath)
 	// CreateWriteOff Write off what is owed
 	// (POST /v1/admin/organizations/{organization}/invoices/{invoice}/write-offs)
 	CreateWriteOff(w http.ResponseWriter, r *http.Request, organization OrganizationPath, invoice InvoicePath, params CreateWriteOffParams)
@@ -247,6 +268,9 @@ type ServerInterface interface {
 	// PublishSpotPrice Publish a spot price
 	// (POST /v1/admin/spot-prices)
 	PublishSpotPrice(w http.ResponseWriter, r *http.Request, params PublishSpotPriceParams)
+	// GetStarterTaxTable Get a tax table to start from
+	// (GET /v1/admin/starter-tax-table)
+	GetStarterTaxTable(w http.ResponseWriter, r *http.Request)
 	// ListStatementLines List bank transfers
 	// (GET /v1/admin/statement-lines)
 	ListStatementLines(w http.ResponseWriter, r *http.Request, params ListStatementLinesParams)
@@ -256,6 +280,9 @@ type ServerInterface interface {
 	// ReturnStatementLine Send a transfer back
 	// (POST /v1/admin/statement-lines/{statement_line}/actions/return)
 	ReturnStatementLine(w http.ResponseWriter, r *http.Request, statementLine StatementLinePath, params ReturnStatementLineParams)
+	// ListStatementCandidates List what a transfer may be for
+	// (GET /v1/admin/statement-lines/{statement_line}/candidates)
+	ListStatementCandidates(w http.ResponseWriter, r *http.Request, statementLine StatementLinePath)
 	// CreateToken Exchange an API key for an access token
 	// (POST /v1/auth/token)
 	CreateToken(w http.ResponseWriter, r *http.Request)
@@ -535,6 +562,24 @@ func (_ Unimplemented) GetJournalCsv(w http.ResponseWriter, r *http.Request, per
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// CreateGpuCost Say what an hour of a GPU model costs
+// (POST /v1/admin/finance/gpu-costs)
+func (_ Unimplemented) CreateGpuCost(w http.ResponseWriter, r *http.Request, params CreateGpuCostParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetRevenueReport Get what a month earned
+// (GET /v1/admin/finance/revenue/{period})
+func (_ Unimplemented) GetRevenueReport(w http.ResponseWriter, r *http.Request, period PeriodPath) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetUtilisationReport Get what was sold of the GPUs there were
+// (GET /v1/admin/finance/utilisation/{period})
+func (_ Unimplemented) GetUtilisationReport(w http.ResponseWriter, r *http.Request, period PeriodPath) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // ListGpus List GPUs
 // (GET /v1/admin/gpus)
 func (_ Unimplemented) ListGpus(w http.ResponseWriter, r *http.Request, params ListGpusParams) {
@@ -622,6 +667,18 @@ func (_ Unimplemented) GetIssuer(w http.ResponseWriter, r *http.Request, issuer 
 // PutIssuer Create an issuer, or its next version
 // (PUT /v1/admin/issuers/{issuer})
 func (_ Unimplemented) PutIssuer(w http.ResponseWriter, r *http.Request, issuer IssuerPath) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetDunningSchedule Get what is done about overdue invoices
+// (GET /v1/admin/issuers/{issuer}/dunning-schedule)
+func (_ Unimplemented) GetDunningSchedule(w http.ResponseWriter, r *http.Request, issuer IssuerPath) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// PutDunningSchedule Set what is done about overdue invoices
+// (PUT /v1/admin/issuers/{issuer}/dunning-schedule)
+func (_ Unimplemented) PutDunningSchedule(w http.ResponseWriter, r *http.Request, issuer IssuerPath) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -781,6 +838,18 @@ func (_ Unimplemented) CreateCreditNote(w http.ResponseWriter, r *http.Request, 
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// GetOrganizationInvoiceHtml Get an invoice of an organization as HTML
+// (GET /v1/admin/organizations/{organization}/invoices/{invoice}/html)
+func (_ Unimplemented) GetOrganizationInvoiceHtml(w http.ResponseWriter, r *http.Request, organization OrganizationPath, invoice InvoicePath) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetOrganizationInvoicePdf Get an invoice of an organization as PDF
+// (GET /v1/admin/organizations/{organization}/invoices/{invoice}/pdf)
+func (_ Unimplemented) GetOrganizationInvoicePdf(w http.ResponseWriter, r *http.Request, organization OrganizationPath, invoice InvoicePath) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // CreateWriteOff Write off what is owed
 // (POST /v1/admin/organizations/{organization}/invoices/{invoice}/write-offs)
 func (_ Unimplemented) CreateWriteOff(w http.ResponseWriter, r *http.Request, organization OrganizationPath, invoice InvoicePath, params CreateWriteOffParams) {
@@ -895,6 +964,12 @@ func (_ Unimplemented) PublishSpotPrice(w http.ResponseWriter, r *http.Request, 
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
+// GetStarterTaxTable Get a tax table to start from
+// (GET /v1/admin/starter-tax-table)
+func (_ Unimplemented) GetStarterTaxTable(w http.ResponseWriter, r *http.Request) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
 // ListStatementLines List bank transfers
 // (GET /v1/admin/statement-lines)
 func (_ Unimplemented) ListStatementLines(w http.ResponseWriter, r *http.Request, params ListStatementLinesParams) {
@@ -910,6 +985,12 @@ func (_ Unimplemented) MatchStatementLine(w http.ResponseWriter, r *http.Request
 // ReturnStatementLine Send a transfer back
 // (POST /v1/admin/statement-lines/{statement_line}/actions/return)
 func (_ Unimplemented) ReturnStatementLine(w http.ResponseWriter, r *http.Request, statementLine StatementLinePath, params ReturnStatementLineParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// ListStatementCandidates List what a transfer may be for
+// (GET /v1/admin/statement-lines/{statement_line}/candidates)
+func (_ Unimplemented) ListStatementCandidates(w http.ResponseWriter, r *http.Request, statementLine StatementLinePath) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -1933,6 +2014,103 @@ func (siw *ServerInterfaceWrapper) GetJournalCsv(w http.ResponseWriter, r *http.
 	handler.ServeHTTP(w, r)
 }
 
+// CreateGpuCost operation middleware
+func (siw *ServerInterfaceWrapper) CreateGpuCost(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateGpuCostParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+
+	} else {
+		err := fmt.Errorf("Header parameter Idempotency-Key is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "Idempotency-Key", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreateGpuCost(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetRevenueReport operation middleware
+func (siw *ServerInterfaceWrapper) GetRevenueReport(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "period" -------------
+	var period PeriodPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "period", chi.URLParam(r, "period"), &period, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "period", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetRevenueReport(w, r, period)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetUtilisationReport operation middleware
+func (siw *ServerInterfaceWrapper) GetUtilisationReport(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "period" -------------
+	var period PeriodPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "period", chi.URLParam(r, "period"), &period, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "period", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetUtilisationReport(w, r, period)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListGpus operation middleware
 func (siw *ServerInterfaceWrapper) ListGpus(w http.ResponseWriter, r *http.Request) {
 
@@ -2642,6 +2820,58 @@ func (siw *ServerInterfaceWrapper) PutIssuer(w http.ResponseWriter, r *http.Requ
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.PutIssuer(w, r, issuer)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetDunningSchedule operation middleware
+func (siw *ServerInterfaceWrapper) GetDunningSchedule(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "issuer" -------------
+	var issuer IssuerPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "issuer", chi.URLParam(r, "issuer"), &issuer, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "issuer", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetDunningSchedule(w, r, issuer)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// PutDunningSchedule operation middleware
+func (siw *ServerInterfaceWrapper) PutDunningSchedule(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "issuer" -------------
+	var issuer IssuerPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "issuer", chi.URLParam(r, "issuer"), &issuer, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "issuer", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.PutDunningSchedule(w, r, issuer)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -3861,6 +4091,76 @@ func (siw *ServerInterfaceWrapper) CreateCreditNote(w http.ResponseWriter, r *ht
 	handler.ServeHTTP(w, r)
 }
 
+// GetOrganizationInvoiceHtml operation middleware
+func (siw *ServerInterfaceWrapper) GetOrganizationInvoiceHtml(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "organization" -------------
+	var organization OrganizationPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "organization", chi.URLParam(r, "organization"), &organization, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "organization", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "invoice" -------------
+	var invoice InvoicePath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "invoice", chi.URLParam(r, "invoice"), &invoice, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "invoice", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetOrganizationInvoiceHtml(w, r, organization, invoice)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetOrganizationInvoicePdf operation middleware
+func (siw *ServerInterfaceWrapper) GetOrganizationInvoicePdf(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "organization" -------------
+	var organization OrganizationPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "organization", chi.URLParam(r, "organization"), &organization, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "organization", Err: err})
+		return
+	}
+
+	// ------------- Path parameter "invoice" -------------
+	var invoice InvoicePath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "invoice", chi.URLParam(r, "invoice"), &invoice, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "invoice", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetOrganizationInvoicePdf(w, r, organization, invoice)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // CreateWriteOff operation middleware
 func (siw *ServerInterfaceWrapper) CreateWriteOff(w http.ResponseWriter, r *http.Request) {
 
@@ -4756,6 +5056,20 @@ func (siw *ServerInterfaceWrapper) PublishSpotPrice(w http.ResponseWriter, r *ht
 	handler.ServeHTTP(w, r)
 }
 
+// GetStarterTaxTable operation middleware
+func (siw *ServerInterfaceWrapper) GetStarterTaxTable(w http.ResponseWriter, r *http.Request) {
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetStarterTaxTable(w, r)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListStatementLines operation middleware
 func (siw *ServerInterfaceWrapper) ListStatementLines(w http.ResponseWriter, r *http.Request) {
 
@@ -4914,6 +5228,32 @@ func (siw *ServerInterfaceWrapper) ReturnStatementLine(w http.ResponseWriter, r 
 
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		siw.Handler.ReturnStatementLine(w, r, statementLine, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// ListStatementCandidates operation middleware
+func (siw *ServerInterfaceWrapper) ListStatementCandidates(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "statement_line" -------------
+	var statementLine StatementLinePath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "statement_line", chi.URLParam(r, "statement_line"), &statementLine, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "statement_line", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.ListStatementCandidates(w, r, statementLine)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -8163,6 +8503,33 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/v1/admin/invoice-runs/{period}/actions/check", wrapper.CheckInvoiceRun)
 	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/admin/organizations/{organization}/invoices/{invoice}/html", wrapper.GetOrganizationInvoiceHtml)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/admin/organizations/{organization}/invoices/{invoice}/pdf", wrapper.GetOrganizationInvoicePdf)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/admin/statement-lines/{statement_line}/candidates", wrapper.ListStatementCandidates)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/admin/starter-tax-table", wrapper.GetStarterTaxTable)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/admin/issuers/{issuer}/dunning-schedule", wrapper.GetDunningSchedule)
+	})
+	r.Group(func(r chi.Router) {
+		r.Put(options.BaseURL+"/v1/admin/issuers/{issuer}/dunning-schedule", wrapper.PutDunningSchedule)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/admin/finance/revenue/{period}", wrapper.GetRevenueReport)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/admin/finance/utilisation/{period}", wrapper.GetUtilisationReport)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/admin/finance/gpu-costs", wrapper.CreateGpuCost)
+	})
 
 	return r
 }
@@ -8858,6 +9225,126 @@ type GetJournalCsvdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response GetJournalCsvdefaultApplicationProblemPlusJSONResponse) VisitGetJournalCsvResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateGpuCostRequestObject struct {
+	Params CreateGpuCostParams
+	Body   *CreateGpuCostJSONRequestBody
+}
+
+type CreateGpuCostResponseObject interface {
+	VisitCreateGpuCostResponse(w http.ResponseWriter) error
+}
+
+type CreateGpuCost204ResponseHeaders struct {
+	IdempotentReplayed *string
+}
+
+type CreateGpuCost204Response struct {
+	Headers CreateGpuCost204ResponseHeaders
+}
+
+func (response CreateGpuCost204Response) VisitCreateGpuCostResponse(w http.ResponseWriter) error {
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	w.WriteHeader(204)
+	return nil
+}
+
+type CreateGpuCostdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response CreateGpuCostdefaultApplicationProblemPlusJSONResponse) VisitCreateGpuCostResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRevenueReportRequestObject struct {
+	Period PeriodPath `json:"period"`
+}
+
+type GetRevenueReportResponseObject interface {
+	VisitGetRevenueReportResponse(w http.ResponseWriter) error
+}
+
+type GetRevenueReport200JSONResponse RevenueReport
+
+func (response GetRevenueReport200JSONResponse) VisitGetRevenueReportResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRevenueReportdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetRevenueReportdefaultApplicationProblemPlusJSONResponse) VisitGetRevenueReportResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetUtilisationReportRequestObject struct {
+	Period PeriodPath `json:"period"`
+}
+
+type GetUtilisationReportResponseObject interface {
+	VisitGetUtilisationReportResponse(w http.ResponseWriter) error
+}
+
+type GetUtilisationReport200JSONResponse UtilisationReport
+
+func (response GetUtilisationReport200JSONResponse) VisitGetUtilisationReportResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetUtilisationReportdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetUtilisationReportdefaultApplicationProblemPlusJSONResponse) VisitGetUtilisationReportResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -9586,6 +10073,85 @@ type PutIssuerdefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response PutIssuerdefaultApplicationProblemPlusJSONResponse) VisitPutIssuerResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetDunningScheduleRequestObject struct {
+	Issuer IssuerPath `json:"issuer"`
+}
+
+type GetDunningScheduleResponseObject interface {
+	VisitGetDunningScheduleResponse(w http.ResponseWriter) error
+}
+
+type GetDunningSchedule200JSONResponse DunningSchedule
+
+func (response GetDunningSchedule200JSONResponse) VisitGetDunningScheduleResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetDunningScheduledefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetDunningScheduledefaultApplicationProblemPlusJSONResponse) VisitGetDunningScheduleResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutDunningScheduleRequestObject struct {
+	Issuer IssuerPath `json:"issuer"`
+	Body   *PutDunningScheduleJSONRequestBody
+}
+
+type PutDunningScheduleResponseObject interface {
+	VisitPutDunningScheduleResponse(w http.ResponseWriter) error
+}
+
+type PutDunningSchedule200JSONResponse DunningSchedule
+
+func (response PutDunningSchedule200JSONResponse) VisitPutDunningScheduleResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutDunningScheduledefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response PutDunningScheduledefaultApplicationProblemPlusJSONResponse) VisitPutDunningScheduleResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -10752,6 +11318,106 @@ func (response CreateCreditNotedefaultApplicationProblemPlusJSONResponse) VisitC
 	return err
 }
 
+type GetOrganizationInvoiceHtmlRequestObject struct {
+	Organization OrganizationPath `json:"organization"`
+	Invoice      InvoicePath      `json:"invoice"`
+}
+
+type GetOrganizationInvoiceHtmlResponseObject interface {
+	VisitGetOrganizationInvoiceHtmlResponse(w http.ResponseWriter) error
+}
+
+type GetOrganizationInvoiceHtml200TexthtmlResponse struct {
+	Body          io.Reader
+	ContentLength int64
+}
+
+func (response GetOrganizationInvoiceHtml200TexthtmlResponse) VisitGetOrganizationInvoiceHtmlResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/html")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type GetOrganizationInvoiceHtmldefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetOrganizationInvoiceHtmldefaultApplicationProblemPlusJSONResponse) VisitGetOrganizationInvoiceHtmlResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetOrganizationInvoicePdfRequestObject struct {
+	Organization OrganizationPath `json:"organization"`
+	Invoice      InvoicePath      `json:"invoice"`
+}
+
+type GetOrganizationInvoicePdfResponseObject interface {
+	VisitGetOrganizationInvoicePdfResponse(w http.ResponseWriter) error
+}
+
+type GetOrganizationInvoicePdf200ResponseHeaders struct {
+	ContentDisposition *string
+}
+
+type GetOrganizationInvoicePdf200ApplicationpdfResponse struct {
+	Body          io.Reader
+	Headers       GetOrganizationInvoicePdf200ResponseHeaders
+	ContentLength int64
+}
+
+func (response GetOrganizationInvoicePdf200ApplicationpdfResponse) VisitGetOrganizationInvoicePdfResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "application/pdf")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	if response.Headers.ContentDisposition != nil {
+		w.Header().Set("Content-Disposition", fmt.Sprint(*response.Headers.ContentDisposition))
+	}
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type GetOrganizationInvoicePdfdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetOrganizationInvoicePdfdefaultApplicationProblemPlusJSONResponse) VisitGetOrganizationInvoicePdfResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type CreateWriteOffRequestObject struct {
 	Organization OrganizationPath `json:"organization"`
 	Invoice      InvoicePath      `json:"invoice"`
@@ -11631,6 +12297,44 @@ func (response PublishSpotPricedefaultApplicationProblemPlusJSONResponse) VisitP
 	return err
 }
 
+type GetStarterTaxTableRequestObject struct {
+}
+
+type GetStarterTaxTableResponseObject interface {
+	VisitGetStarterTaxTableResponse(w http.ResponseWriter) error
+}
+
+type GetStarterTaxTable200JSONResponse TaxTable
+
+func (response GetStarterTaxTable200JSONResponse) VisitGetStarterTaxTableResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetStarterTaxTabledefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetStarterTaxTabledefaultApplicationProblemPlusJSONResponse) VisitGetStarterTaxTableResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListStatementLinesRequestObject struct {
 	Params ListStatementLinesParams
 }
@@ -11761,6 +12465,45 @@ type ReturnStatementLinedefaultApplicationProblemPlusJSONResponse struct {
 }
 
 func (response ReturnStatementLinedefaultApplicationProblemPlusJSONResponse) VisitReturnStatementLineResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListStatementCandidatesRequestObject struct {
+	StatementLine StatementLinePath `json:"statement_line"`
+}
+
+type ListStatementCandidatesResponseObject interface {
+	VisitListStatementCandidatesResponse(w http.ResponseWriter) error
+}
+
+type ListStatementCandidates200JSONResponse StatementCandidates
+
+func (response ListStatementCandidates200JSONResponse) VisitListStatementCandidatesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListStatementCandidatesdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response ListStatementCandidatesdefaultApplicationProblemPlusJSONResponse) VisitListStatementCandidatesResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -14548,6 +15291,15 @@ type StrictServerInterface interface {
 	// GetJournalCsv Get the journal of a closed month as CSV
 	// (GET /v1/admin/finance/closes/{period}/journal)
 	GetJournalCsv(ctx context.Context, request GetJournalCsvRequestObject) (GetJournalCsvResponseObject, error)
+	// CreateGpuCost Say what an hour of a GPU model costs
+	// (POST /v1/admin/finance/gpu-costs)
+	CreateGpuCost(ctx context.Context, request CreateGpuCostRequestObject) (CreateGpuCostResponseObject, error)
+	// GetRevenueReport Get what a month earned
+	// (GET /v1/admin/finance/revenue/{period})
+	GetRevenueReport(ctx context.Context, request GetRevenueReportRequestObject) (GetRevenueReportResponseObject, error)
+	// GetUtilisationReport Get what was sold of the GPUs there were
+	// (GET /v1/admin/finance/utilisation/{period})
+	GetUtilisationReport(ctx context.Context, request GetUtilisationReportRequestObject) (GetUtilisationReportResponseObject, error)
 	// ListGpus List GPUs
 	// (GET /v1/admin/gpus)
 	ListGpus(ctx context.Context, request ListGpusRequestObject) (ListGpusResponseObject, error)
@@ -14593,6 +15345,12 @@ type StrictServerInterface interface {
 	// PutIssuer Create an issuer, or its next version
 	// (PUT /v1/admin/issuers/{issuer})
 	PutIssuer(ctx context.Context, request PutIssuerRequestObject) (PutIssuerResponseObject, error)
+	// GetDunningSchedule Get what is done about overdue invoices
+	// (GET /v1/admin/issuers/{issuer}/dunning-schedule)
+	GetDunningSchedule(ctx context.Context, request GetDunningScheduleRequestObject) (GetDunningScheduleResponseObject, error)
+	// PutDunningSchedule Set what is done about overdue invoices
+	// (PUT /v1/admin/issuers/{issuer}/dunning-schedule)
+	PutDunningSchedule(ctx context.Context, request PutDunningScheduleRequestObject) (PutDunningScheduleResponseObject, error)
 	// GetTaxTable Get the tax table of an issuer
 	// (GET /v1/admin/issuers/{issuer}/tax-table)
 	GetTaxTable(ctx context.Context, request GetTaxTableRequestObject) (GetTaxTableResponseObject, error)
@@ -14671,6 +15429,12 @@ type StrictServerInterface interface {
 	// CreateCreditNote Credit a document
 	// (POST /v1/admin/organizations/{organization}/invoices/{invoice}/credit-notes)
 	CreateCreditNote(ctx context.Context, request CreateCreditNoteRequestObject) (CreateCreditNoteResponseObject, error)
+	// GetOrganizationInvoiceHtml Get an invoice of an organization as HTML
+	// (GET /v1/admin/organizations/{organization}/invoices/{invoice}/html)
+	GetOrganizationInvoiceHtml(ctx context.Context, request GetOrganizationInvoiceHtmlRequestObject) (GetOrganizationInvoiceHtmlResponseObject, error)
+	// GetOrganizationInvoicePdf Get an invoice of an organization as PDF
+	// (GET /v1/admin/organizations/{organization}/invoices/{invoice}/pdf)
+	GetOrganizationInvoicePdf(ctx context.Context, request GetOrganizationInvoicePdfRequestObject) (GetOrganizationInvoicePdfResponseObject, error)
 	// CreateWriteOff Write off what is owed
 	// (POST /v1/admin/organizations/{organization}/invoices/{invoice}/write-offs)
 	CreateWriteOff(ctx context.Context, request CreateWriteOffRequestObject) (CreateWriteOffResponseObject, error)
@@ -14728,6 +15492,9 @@ type StrictServerInterface interface {
 	// PublishSpotPrice Publish a spot price
 	// (POST /v1/admin/spot-prices)
 	PublishSpotPrice(ctx context.Context, request PublishSpotPriceRequestObject) (PublishSpotPriceResponseObject, error)
+	// GetStarterTaxTable Get a tax table to start from
+	// (GET /v1/admin/starter-tax-table)
+	GetStarterTaxTable(ctx context.Context, request GetStarterTaxTableRequestObject) (GetStarterTaxTableResponseObject, error)
 	// ListStatementLines List bank transfers
 	// (GET /v1/admin/statement-lines)
 	ListStatementLines(ctx context.Context, request ListStatementLinesRequestObject) (ListStatementLinesResponseObject, error)
@@ -14737,6 +15504,9 @@ type StrictServerInterface interface {
 	// ReturnStatementLine Send a transfer back
 	// (POST /v1/admin/statement-lines/{statement_line}/actions/return)
 	ReturnStatementLine(ctx context.Context, request ReturnStatementLineRequestObject) (ReturnStatementLineResponseObject, error)
+	// ListStatementCandidates List what a transfer may be for
+	// (GET /v1/admin/statement-lines/{statement_line}/candidates)
+	ListStatementCandidates(ctx context.Context, request ListStatementCandidatesRequestObject) (ListStatementCandidatesResponseObject, error)
 	// CreateToken Exchange an API key for an access token
 	// (POST /v1/auth/token)
 	CreateToken(ctx context.Context, request CreateTokenRequestObject) (CreateTokenResponseObject, error)
@@ -15405,6 +16175,91 @@ func (sh *strictHandler) GetJournalCsv(w http.ResponseWriter, r *http.Request, p
 	}
 }
 
+// CreateGpuCost operation middleware
+func (sh *strictHandler) CreateGpuCost(w http.ResponseWriter, r *http.Request, params CreateGpuCostParams) {
+	var request CreateGpuCostRequestObject
+
+	request.Params = params
+
+	var body CreateGpuCostJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateGpuCost(ctx, request.(CreateGpuCostRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateGpuCost")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CreateGpuCostResponseObject); ok {
+		if err := validResponse.VisitCreateGpuCostResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetRevenueReport operation middleware
+func (sh *strictHandler) GetRevenueReport(w http.ResponseWriter, r *http.Request, period PeriodPath) {
+	var request GetRevenueReportRequestObject
+
+	request.Period = period
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetRevenueReport(ctx, request.(GetRevenueReportRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetRevenueReport")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetRevenueReportResponseObject); ok {
+		if err := validResponse.VisitGetRevenueReportResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetUtilisationReport operation middleware
+func (sh *strictHandler) GetUtilisationReport(w http.ResponseWriter, r *http.Request, period PeriodPath) {
+	var request GetUtilisationReportRequestObject
+
+	request.Period = period
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetUtilisationReport(ctx, request.(GetUtilisationReportRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetUtilisationReport")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetUtilisationReportResponseObject); ok {
+		if err := validResponse.VisitGetUtilisationReportResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // ListGpus operation middleware
 func (sh *strictHandler) ListGpus(w http.ResponseWriter, r *http.Request, params ListGpusParams) {
 	var request ListGpusRequestObject
@@ -15814,6 +16669,65 @@ func (sh *strictHandler) PutIssuer(w http.ResponseWriter, r *http.Request, issue
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(PutIssuerResponseObject); ok {
 		if err := validResponse.VisitPutIssuerResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetDunningSchedule operation middleware
+func (sh *strictHandler) GetDunningSchedule(w http.ResponseWriter, r *http.Request, issuer IssuerPath) {
+	var request GetDunningScheduleRequestObject
+
+	request.Issuer = issuer
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetDunningSchedule(ctx, request.(GetDunningScheduleRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetDunningSchedule")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetDunningScheduleResponseObject); ok {
+		if err := validResponse.VisitGetDunningScheduleResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PutDunningSchedule operation middleware
+func (sh *strictHandler) PutDunningSchedule(w http.ResponseWriter, r *http.Request, issuer IssuerPath) {
+	var request PutDunningScheduleRequestObject
+
+	request.Issuer = issuer
+
+	var body PutDunningScheduleJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.PutDunningSchedule(ctx, request.(PutDunningScheduleRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PutDunningSchedule")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(PutDunningScheduleResponseObject); ok {
+		if err := validResponse.VisitPutDunningScheduleResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {
@@ -16600,6 +17514,60 @@ func (sh *strictHandler) CreateCreditNote(w http.ResponseWriter, r *http.Request
 	}
 }
 
+// GetOrganizationInvoiceHtml operation middleware
+func (sh *strictHandler) GetOrganizationInvoiceHtml(w http.ResponseWriter, r *http.Request, organization OrganizationPath, invoice InvoicePath) {
+	var request GetOrganizationInvoiceHtmlRequestObject
+
+	request.Organization = organization
+	request.Invoice = invoice
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetOrganizationInvoiceHtml(ctx, request.(GetOrganizationInvoiceHtmlRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetOrganizationInvoiceHtml")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetOrganizationInvoiceHtmlResponseObject); ok {
+		if err := validResponse.VisitGetOrganizationInvoiceHtmlResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetOrganizationInvoicePdf operation middleware
+func (sh *strictHandler) GetOrganizationInvoicePdf(w http.ResponseWriter, r *http.Request, organization OrganizationPath, invoice InvoicePath) {
+	var request GetOrganizationInvoicePdfRequestObject
+
+	request.Organization = organization
+	request.Invoice = invoice
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetOrganizationInvoicePdf(ctx, request.(GetOrganizationInvoicePdfRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetOrganizationInvoicePdf")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetOrganizationInvoicePdfResponseObject); ok {
+		if err := validResponse.VisitGetOrganizationInvoicePdfResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // CreateWriteOff operation middleware
 func (sh *strictHandler) CreateWriteOff(w http.ResponseWriter, r *http.Request, organization OrganizationPath, invoice InvoicePath, params CreateWriteOffParams) {
 	var request CreateWriteOffRequestObject
@@ -17186,6 +18154,30 @@ func (sh *strictHandler) PublishSpotPrice(w http.ResponseWriter, r *http.Request
 	}
 }
 
+// GetStarterTaxTable operation middleware
+func (sh *strictHandler) GetStarterTaxTable(w http.ResponseWriter, r *http.Request) {
+	var request GetStarterTaxTableRequestObject
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetStarterTaxTable(ctx, request.(GetStarterTaxTableRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetStarterTaxTable")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetStarterTaxTableResponseObject); ok {
+		if err := validResponse.VisitGetStarterTaxTableResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // ListStatementLines operation middleware
 func (sh *strictHandler) ListStatementLines(w http.ResponseWriter, r *http.Request, params ListStatementLinesParams) {
 	var request ListStatementLinesRequestObject
@@ -17273,6 +18265,32 @@ func (sh *strictHandler) ReturnStatementLine(w http.ResponseWriter, r *http.Requ
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ReturnStatementLineResponseObject); ok {
 		if err := validResponse.VisitReturnStatementLineResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListStatementCandidates operation middleware
+func (sh *strictHandler) ListStatementCandidates(w http.ResponseWriter, r *http.Request, statementLine StatementLinePath) {
+	var request ListStatementCandidatesRequestObject
+
+	request.StatementLine = statementLine
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.ListStatementCandidates(ctx, request.(ListStatementCandidatesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListStatementCandidates")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(ListStatementCandidatesResponseObject); ok {
+		if err := validResponse.VisitListStatementCandidatesResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -121,6 +121,12 @@ type (
 	DiscrepancyStatus             = wire.DiscrepancyStatus
 	DiscrepancyResolve            = wire.DiscrepancyResolve
 	TaxIDAnswer                   = wire.TaxIdAnswer
+	RevenueReport                 = wire.RevenueReport
+	UtilisationReport             = wire.UtilisationReport
+	GPUCostCreate                 = wire.GpuCostCreate
+	DunningSchedule               = wire.DunningSchedule
+	DunningStep                   = wire.DunningStep
+	StatementCandidate            = wire.StatementCandidate
 )
 
 // What an SSH certificate is for.

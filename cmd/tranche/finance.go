@@ -22,7 +22,7 @@ func (a *app) finance() *cobra.Command {
 		a.closeVerb("get PERIOD", "Show the reports of a closed month", func(ctx context.Context, sdk *client.Client, period string) (client.FinanceClose, error) {
 			return sdk.Admin().GetClose(ctx, period)
 		}),
-		a.financeJournal(), a.financeAccounts(), a.financeDiscrepancies(), a.financeResolve(),
+		a.financeJournal(), a.financeAccounts(), a.financeRevenue(), a.financeUtilisation(), a.financeGPUCost(), a.financeDiscrepancies(), a.financeResolve(),
 	)
 	return c
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math/big"
-	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -118,7 +117,7 @@ var invoiceFormats = []client.InvoiceFormat{
 }
 
 func (a *app) invoiceDownload() *cobra.Command {
-	var format, file string
+	var owner, format, file string
 	c := &cobra.Command{
 		Use: "download INVOICE", Short: "Write a document as a file, to standard output or --file", Args: cobra.ExactArgs(1),
 		Example: "  tranche invoice download inv_… --format pdf --file invoice.pdf",
@@ -130,17 +129,18 @@ func (a *app) invoiceDownload() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			body, err := sdk.DownloadInvoice(c.Context(), args[0], client.InvoiceFormat(format))
-			if err != nil || file == "" || file == "-" {
-				return a.write(body, err)
+			if owner == "" {
+				body, err := sdk.DownloadInvoice(c.Context(), args[0], client.InvoiceFormat(format))
+				return a.save(file, body, err)
 			}
-			if err := os.WriteFile(file, body, 0o600); err != nil {
-				return fmt.Errorf("write the document: %w", err)
+			if format != string(client.InvoicePDF) && format != string(client.InvoiceHTML) {
+				return usagef("--format takes pdf or html with --organization, not %q", format)
 			}
-			fmt.Fprintf(a.err, "%s: %d bytes\n", file, len(body))
-			return nil
+			body, err := sdk.Admin().DownloadInvoice(c.Context(), owner, args[0], client.InvoiceFormat(format))
+			return a.save(file, body, err)
 		},
 	}
+	ownerFlag(c, &owner, "whose invoice it is (operators; default: one's own)")
 	c.Flags().StringVar(&format, "format", "pdf", "pdf, html, csv, subjects, json, ubl or original")
 	c.Flags().StringVar(&file, "file", "", "write here (default: standard output)")
 	return c

@@ -71,6 +71,9 @@ func (a *app) showRun(run client.InvoiceRun) error {
 		{"STATUS", func(r client.InvoiceRun) string { return string(r.Status) }},
 		{"BEGUN", func(r client.InvoiceRun) string { return r.CreatedAt.String() }},
 		{"ENDED", func(r client.InvoiceRun) string { return or(r.FinishedAt, client.Timestamp.String) }},
+		{"ORGANIZATIONS", func(r client.InvoiceRun) string {
+			return fmt.Sprintf("%d done, %d pending, %d failed", r.Progress.Done, r.Progress.Pending, r.Progress.Failed)
+		}},
 		{"DOCUMENTS", func(r client.InvoiceRun) string { return fmt.Sprint(len(r.Invoices)) }},
 		{"PROBLEM", func(r client.InvoiceRun) string {
 			return or(r.Problem, func(p wire.Reason) string { return p.Code + ": " + p.Detail })

@@ -41,7 +41,7 @@ func (a *app) issuer() *cobra.Command {
 			}
 			return one(a, i, issuerColumns)
 		}),
-		a.issuerPut(),
+		a.issuerPut(), a.issuerDunning(),
 	)
 	return c
 }
@@ -77,6 +77,16 @@ func (a *app) tax() *cobra.Command {
 			return a.showTaxes(t)
 		}),
 		a.taxPut(),
+		a.ask("starter", "Show a table to start from, for sellers in the EU; -o json is a file for put", cobra.NoArgs, func(ctx context.Context, sdk *client.Client, _ []string) error {
+			t, err := sdk.Admin().StarterTaxTable(ctx)
+			if err != nil {
+				return err
+			}
+			if a.output == "json" {
+				return document(a.out, client.TaxTablePut{Rules: t.Rules, Rates: &t.Rates, Territories: &t.Territories})
+			}
+			return a.showTaxes(t)
+		}),
 		a.ask("check ORG", "Ask a register about an organization's tax id and keep the answer", cobra.ExactArgs(1), func(ctx context.Context, sdk *client.Client, args []string) error {
 			got, err := sdk.Admin().CheckTaxID(ctx, args[0])
 			if err != nil {

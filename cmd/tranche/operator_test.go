@@ -26,6 +26,8 @@ func TestOperatorVerbsSendWhatTheySay(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "in.yaml")
 	require.NoError(t, os.WriteFile(file, []byte("name: Acme\nfrom: 2026-12-01T00:00:00Z\nprices:\n- {offer: h200, price_per_hour: 1.10}\nminimums: [{scope: {}, seconds: 60}]\n"), 0o600))
+	steps := filepath.Join(t.TempDir(), "steps.json")
+	require.NoError(t, os.WriteFile(steps, []byte(`{"steps": [{"days": 3, "action": "remind"}]}`), 0o600))
 	csv := filepath.Join(t.TempDir(), "bank.csv")
 	require.NoError(t, os.WriteFile(csv, []byte("bank_id\n"), 0o600))
 	var sent map[string]any
@@ -64,6 +66,14 @@ func TestOperatorVerbsSendWhatTheySay(t *testing.T) {
 		{"finance close 2026-11", "POST /v1/admin/finance/closes", `{"period":"2026-11"}`},
 		{"finance journal 2026-11", "GET /v1/admin/finance/closes/2026-11/journal", ``},
 		{"finance resolve disc_1 --verdict billed --reason seen", "POST /v1/admin/discrepancies/disc_1/actions/resolve", `{"verdict":"billed","reason":"seen"}`},
+		{"finance gpu-cost H200-141 --price 1.10|USD", "POST /v1/admin/finance/gpu-costs", `{"gpu_model":"H200-141","price_per_hour":"1.10","currency":"USD"}`},
+		{"finance revenue 2026-11", "GET /v1/admin/finance/revenue/2026-11", ``},
+		{"finance utilisation 2026-11", "GET /v1/admin/finance/utilisation/2026-11", ``},
+		{"issuer dunning default -f " + steps, "PUT /v1/admin/issuers/default/dunning-schedule", `{"steps":[{"days":3,"action":"remind"}]}`},
+		{"issuer dunning default", "GET /v1/admin/issuers/default/dunning-schedule", ``},
+		{"tax starter", "GET /v1/admin/starter-tax-table", ``},
+		{"payment candidates stl_1", "GET /v1/admin/statement-lines/stl_1/candidates", ``},
+		{"invoice download inv_1 --organization org_1", "GET /v1/admin/organizations/org_1/invoices/inv_1/pdf", ``},
 		{"invoice get inv_1 --organization org_1", "GET /v1/admin/organizations/org_1/invoices/inv_1", ``},
 	} {
 		args := strings.Split(c.args, " ")
@@ -113,7 +123,8 @@ func TestOperatorUsageErrorsAskNobody(t *testing.T) {
 		{"credit-note", "create", "inv_1", "--organization", "o", "--reason", "r", "--line", "1", "--net", "1 EUR"},
 		{"credit-note", "create", "inv_1", "--organization", "o", "--reason", "r", "--net", "1"},
 		{"invoice", "cancel", "inv_1", "--organization", "o"}, {"invoice", "cancel", "inv_1", "--organization", "o", "--reason", "r", "--refund", "cash"},
-		{"invoice", "get", "inv_1", "--organization", "o", "--drill", "1"}, {"contract", "create"}, {"contract", "end", "ctr_1"},
+		{"invoice", "get", "inv_1", "--organization", "o", "--drill", "1"}, {"invoice", "download", "inv_1", "--organization", "o", "--format", "ubl"},
+		{"finance", "gpu-cost", "H200"}, {"finance", "revenue", "now"}, {"contract", "create"}, {"contract", "end", "ctr_1"},
 		{"price", "create"}, {"price", "spot", "h200"}, {"price", "assign", "org_1", "pb_1", "--from", "soon"}, {"payment", "import", "/nothing", "--account", "x"},
 		{"payment", "match", "stl_1"}, {"payment", "match", "stl_1", "--organization", "o", "--pays", "inv_1"}, {"payment", "lines", "--state", "lost"},
 		{"tax", "record", "org_1", "--outcome", "perhaps", "--source", "x"}, {"finance", "resolve", "disc_1", "--verdict", "maybe", "--reason", "x"},

@@ -24,7 +24,7 @@ var statementColumns = []column[client.StatementLine]{
 
 func (a *app) payment() *cobra.Command {
 	c := &cobra.Command{Use: "payment", Aliases: []string{"payments"}, Short: "Payments, refunds and bank statements"}
-	c.AddCommand(a.paymentLs(), a.paymentRefund(), a.paymentImport(), a.paymentLines(), a.paymentMatch(), a.paymentReturn())
+	c.AddCommand(a.paymentLs(), a.paymentRefund(), a.paymentImport(), a.paymentLines(), a.paymentCandidates(), a.paymentMatch(), a.paymentReturn())
 	return c
 }
 

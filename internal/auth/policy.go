@@ -217,6 +217,16 @@ var policy = map[string]Rule{
 	"rejectRequest":     {Audience: ForOperators, Scope: OperatorWrite, Named: true},
 	"listApprovalRules": {Audience: ForOperators, Scope: OperatorRead},
 	"putApprovalRule":   {Audience: ForOperators, Scope: OperatorWrite, Named: true},
+
+	"getOrganizationInvoiceHtml": {Audience: ForOperators, Scope: OperatorRead, Named: true},
+	"getOrganizationInvoicePdf":  {Audience: ForOperators, Scope: OperatorRead, Named: true},
+	"listStatementCandidates":    {Audience: ForOperators, Scope: OperatorRead, Named: true},
+	"getStarterTaxTable":         {Audience: ForOperators, Scope: OperatorRead},
+	"getDunningSchedule":         {Audience: ForOperators, Scope: OperatorRead, Named: true},
+	"putDunningSchedule":         {Audience: ForOperators, Scope: OperatorWrite, Named: true},
+	"getRevenueReport":           {Audience: ForOperators, Scope: OperatorRead, Named: true},
+	"getUtilisationReport":       {Audience: ForOperators, Scope: OperatorRead, Named: true},
+	"createGpuCost":              {Audience: ForOperators, Scope: OperatorWrite},
 }
 
 // Policy returns a copy of the table.

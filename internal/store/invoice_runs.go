@@ -18,7 +18,8 @@ type InvoiceRun struct {
 	Period     string
 	Status     string // running, succeeded, failed
 	CreatedAt  time.Time
-	FinishedAt time.Time // zero while running
+	FinishedAt time.Time   // zero while running
+	Progress   RunProgress // of its organizations
 	Problem    *InvoiceRunProblem
 	Invoices   []billing.Invoice // of the period, without lines
 }
@@ -59,6 +60,9 @@ func (t *SystemTx) LatestInvoiceRun(ctx context.Context, period string) (Invoice
 	run := InvoiceRun{ID: r.ID, Period: r.Period, Status: r.Status, CreatedAt: r.CreatedAt.UTC()}
 	if r.FinishedAt != nil {
 		run.FinishedAt = r.FinishedAt.UTC()
+	}
+	if run.Progress, err = t.InvoiceRunProgress(ctx, id.Request(r.ID)); err != nil {
+		return InvoiceRun{}, err
 	}
 	if r.Status == "failed" {
 		run.Problem = &InvoiceRunProblem{}

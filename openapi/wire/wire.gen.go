@@ -250,6 +250,30 @@ func (e DiscrepancyVerdict) Valid() bool {
 	}
 }
 
+// Defines values for DunningAction.
+const (
+	DunningActionAnnounceStop DunningAction = "announce_stop"
+	DunningActionRemind       DunningAction = "remind"
+	DunningActionStop         DunningAction = "stop"
+	DunningActionSuspend      DunningAction = "suspend"
+)
+
+// Valid indicates whether the value is a known member of the DunningAction enum.
+func (e DunningAction) Valid() bool {
+	switch e {
+	case DunningActionAnnounceStop:
+		return true
+	case DunningActionRemind:
+		return true
+	case DunningActionStop:
+		return true
+	case DunningActionSuspend:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for EndpointKind.
 const (
 	EndpointKindPort EndpointKind = "port"
@@ -1809,6 +1833,26 @@ type DocumentRef struct {
 	Number   string                       `json:"number"`
 }
 
+// DunningAction `suspend`: nothing new starts. `stop`: what runs is stopped.
+type DunningAction string
+
+// DunningSchedule What is done about overdue invoices.
+type DunningSchedule struct {
+	Steps []DunningStep `json:"steps"`
+}
+
+// DunningSchedulePut All steps in order.
+type DunningSchedulePut struct {
+	Steps []DunningStep `json:"steps"`
+}
+
+// DunningStep What is done so many days after the due date.
+type DunningStep struct {
+	// Action `suspend`: nothing new starts. `stop`: what runs is stopped.
+	Action DunningAction `json:"action"`
+	Days   int32         `json:"days"`
+}
+
 // Endpoint Where an instance is reached.
 type Endpoint struct {
 	// ContainerPort Of a published port; null for SSH.
@@ -1965,6 +2009,17 @@ type Gpu struct {
 	// UnitsTotal Units of its mode.
 	UnitsTotal int32  `json:"units_total"`
 	Uuid       string `json:"uuid"`
+}
+
+// GpuCostCreate What an hour costs the operator.
+type GpuCostCreate struct {
+	// Currency ISO 4217 code.
+	Currency Currency `json:"currency"`
+
+	// From Default: now.
+	From         *Timestamp `json:"from,omitempty"`
+	GpuModel     string     `json:"gpu_model"`
+	PricePerHour string     `json:"price_per_hour"`
 }
 
 // GpuHealth Health of a GPU.
@@ -2590,6 +2645,9 @@ type InvoiceRun struct {
 	Period     string                       `json:"period"`
 	Problem    nullable.Nullable[Reason]    `json:"problem"`
 
+	// Progress Organizations of a run by what became of them.
+	Progress InvoiceRunProgress `json:"progress"`
+
 	// Status Where an invoice run stands.
 	Status InvoiceRunStatus `json:"status"`
 }
@@ -2610,6 +2668,15 @@ type InvoiceRunItem struct {
 
 	// Total An amount of a document, with exactly the currency's minor digits. Never a float.
 	Total Money `json:"total"`
+}
+
+// InvoiceRunProgress Organizations of a run by what became of them.
+type InvoiceRunProgress struct {
+	Done int32 `json:"done"`
+
+	// Failed Left out after four attempts.
+	Failed  int32 `json:"failed"`
+	Pending int32 `json:"pending"`
 }
 
 // InvoiceRunStatus Where an invoice run stands.
@@ -2896,6 +2963,34 @@ type ModeChange struct {
 	DrainBy nullable.Nullable[Timestamp] `json:"drain_by"`
 	From    string                       `json:"from"`
 	To      string                       `json:"to"`
+}
+
+// ModelMargin What a GPU model earned beyond its cost.
+type ModelMargin struct {
+	// Cost A price, or an exact amount, with at most 12 decimals. Never a float.
+	Cost Price `json:"cost"`
+
+	// CostPerHour A price, or an exact amount, with at most 12 decimals. Never a float.
+	CostPerHour Price `json:"cost_per_hour"`
+
+	// Estimated For some time it is not known whether GPUs were there.
+	Estimated bool   `json:"estimated"`
+	GpuModel  string `json:"gpu_model"`
+
+	// IdleGpuHours GPU-hours, to a millionth.
+	IdleGpuHours string `json:"idle_gpu_hours"`
+
+	// Margin A price, or an exact amount, with at most 12 decimals. Never a float.
+	Margin Price `json:"margin"`
+
+	// Revenue An amount of a document, with exactly the currency's minor digits. Never a float.
+	Revenue Money `json:"revenue"`
+
+	// SellableGpuHours GPU-hours, to a millionth.
+	SellableGpuHours string `json:"sellable_gpu_hours"`
+
+	// SoldGpuHours GPU-hours, to a millionth.
+	SoldGpuHours string `json:"sold_gpu_hours"`
 }
 
 // Money An amount of a document, with exactly the currency's minor digits. Never a float.
@@ -3772,6 +3867,49 @@ type ReservationList struct {
 	NextPageToken *string `json:"next_page_token,omitempty"`
 }
 
+// RevenueReport What a month earned.
+type RevenueReport struct {
+	Margins []ModelMargin `json:"margins"`
+
+	// Period Calendar month (UTC).
+	Period string         `json:"period"`
+	Rows   []RevenueRow   `json:"rows"`
+	Totals []RevenueTotal `json:"totals"`
+
+	// Until An instant: RFC 3339, UTC, six digits of a second.
+	Until Timestamp `json:"until"`
+}
+
+// RevenueRow The net of an organization for one thing that was sold.
+type RevenueRow struct {
+	// Accrued On no document yet.
+	Accrued bool `json:"accrued"`
+
+	// Component What a line is for, in the order of documents.
+	Component LineComponent             `json:"component"`
+	GpuModel  nullable.Nullable[string] `json:"gpu_model"`
+	Meter     nullable.Nullable[string] `json:"meter"`
+	Mode      nullable.Nullable[string] `json:"mode"`
+
+	// Net An amount of a document, with exactly the currency's minor digits. Never a float.
+	Net              Money                     `json:"net"`
+	Organization     string                    `json:"organization"`
+	OrganizationName string                    `json:"organization_name"`
+	Sku              nullable.Nullable[string] `json:"sku"`
+}
+
+// RevenueTotal The net of a currency.
+type RevenueTotal struct {
+	// Accrued An amount of a document, with exactly the currency's minor digits. Never a float.
+	Accrued Money `json:"accrued"`
+
+	// Invoiced An amount of a document, with exactly the currency's minor digits. Never a float.
+	Invoiced Money `json:"invoiced"`
+
+	// Posted On the revenue account in the month.
+	Posted Money `json:"posted"`
+}
+
 // Sample Readings of one source over one interval, or a gap.
 type Sample struct {
 	// At An instant: RFC 3339, UTC, six digits of a second.
@@ -3886,6 +4024,24 @@ type SshKey = string
 
 // SshPurpose `shell`: log in, run commands, copy files, forward ports. `logs`: read the output of the main process.
 type SshPurpose string
+
+// StatementCandidate A document that a transfer may be for.
+type StatementCandidate struct {
+	// Due An amount of a document, with exactly the currency's minor digits. Never a float.
+	Due              Money  `json:"due"`
+	Invoice          string `json:"invoice"`
+	Number           string `json:"number"`
+	Organization     string `json:"organization"`
+	OrganizationName string `json:"organization_name"`
+
+	// WrittenOff An amount of a document, with exactly the currency's minor digits. Never a float.
+	WrittenOff Money `json:"written_off"`
+}
+
+// StatementCandidates What a transfer may be for.
+type StatementCandidates struct {
+	Items []StatementCandidate `json:"items"`
+}
 
 // StatementCreate A bank statement as CSV: columns bank_id, date, amount, currency, reference, payer. It may be sent again.
 type StatementCreate struct {
@@ -4126,6 +4282,42 @@ type UsageList struct {
 	NextPageToken *string `json:"next_page_token,omitempty"`
 }
 
+// UtilisationReport What a month made of the GPUs.
+type UtilisationReport struct {
+	// Period Calendar month (UTC).
+	Period string           `json:"period"`
+	Rows   []UtilisationRow `json:"rows"`
+
+	// Until An instant: RFC 3339, UTC, six digits of a second.
+	Until Timestamp `json:"until"`
+}
+
+// UtilisationRow One model in one mode on one host.
+type UtilisationRow struct {
+	// Estimated Part of the time was not observed. Sellable and idle are estimates from below.
+	Estimated bool   `json:"estimated"`
+	GpuModel  string `json:"gpu_model"`
+	Gpus      int32  `json:"gpus"`
+
+	// Host Null: of reservations and imported usage.
+	Host     nullable.Nullable[string] `json:"host"`
+	HostName nullable.Nullable[string] `json:"host_name"`
+
+	// IdleGpuHours GPU-hours, to a millionth.
+	IdleGpuHours string `json:"idle_gpu_hours"`
+	Mode         string `json:"mode"`
+
+	// ObservedGpuHours GPU-hours, to a millionth.
+	ObservedGpuHours string  `json:"observed_gpu_hours"`
+	Revenue          []Price `json:"revenue"`
+
+	// SellableGpuHours GPU-hours, to a millionth.
+	SellableGpuHours string `json:"sellable_gpu_hours"`
+
+	// SoldGpuHours GPU-hours, to a millionth.
+	SoldGpuHours string `json:"sold_gpu_hours"`
+}
+
 // WaitStatus A settled status worth waiting for.
 type WaitStatus string
 
@@ -4350,6 +4542,12 @@ type ListLedgerAccountsParams struct {
 
 // CreateFinanceCloseParams defines parameters for CreateFinanceClose.
 type CreateFinanceCloseParams struct {
+	// IdempotencyKey Makes a retry safe: the same key and body give the same answer for 72 hours.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+}
+
+// CreateGpuCostParams defines parameters for CreateGpuCost.
+type CreateGpuCostParams struct {
 	// IdempotencyKey Makes a retry safe: the same key and body give the same answer for 72 hours.
 	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
 }
@@ -5074,6 +5272,9 @@ type ResolveDiscrepancyJSONRequestBody = DiscrepancyResolve
 // CreateFinanceCloseJSONRequestBody defines body for CreateFinanceClose for application/json ContentType.
 type CreateFinanceCloseJSONRequestBody = FinanceCloseCreate
 
+// CreateGpuCostJSONRequestBody defines body for CreateGpuCost for application/json ContentType.
+type CreateGpuCostJSONRequestBody = GpuCostCreate
+
 // SetGpuModeJSONRequestBody defines body for SetGpuMode for application/json ContentType.
 type SetGpuModeJSONRequestBody = GpuModeChange
 
@@ -5082,6 +5283,9 @@ type CreateInvoiceRunJSONRequestBody = InvoiceRunCreate
 
 // PutIssuerJSONRequestBody defines body for PutIssuer for application/json ContentType.
 type PutIssuerJSONRequestBody = IssuerPut
+
+// PutDunningScheduleJSONRequestBody defines body for PutDunningSchedule for application/json ContentType.
+type PutDunningScheduleJSONRequestBody = DunningSchedulePut
 
 // PutTaxTableJSONRequestBody defines body for PutTaxTable for application/json ContentType.
 type PutTaxTableJSONRequestBody = TaxTablePut

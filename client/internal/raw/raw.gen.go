@@ -217,6 +217,30 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/admin/finance/closes/{period}/journal (the `GetJournalCsv` operationId).
 	GetJournalCsv(ctx context.Context, period PeriodPath, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// CreateGpuCostWithBody Say what an hour of a GPU model costs
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/admin/finance/gpu-costs (the `CreateGpuCost` operationId).
+	CreateGpuCostWithBody(ctx context.Context, params *CreateGpuCostParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateGpuCost Say what an hour of a GPU model costs
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/admin/finance/gpu-costs (the `CreateGpuCost` operationId).
+	CreateGpuCost(ctx context.Context, params *CreateGpuCostParams, body CreateGpuCostJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetRevenueReport Get what a month earned
+	//
+	// Corresponds with GET /v1/admin/finance/revenue/{period} (the `GetRevenueReport` operationId).
+	GetRevenueReport(ctx context.Context, period PeriodPath, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetUtilisationReport Get what was sold of the GPUs there were
+	//
+	// Corresponds with GET /v1/admin/finance/utilisation/{period} (the `GetUtilisationReport` operationId).
+	GetUtilisationReport(ctx context.Context, period PeriodPath, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListGpus List GPUs
 	//
 	// Corresponds with GET /v1/admin/gpus (the `ListGpus` operationId).
@@ -332,6 +356,29 @@ type ClientInterface interface {
 	//
 	// Corresponds with PUT /v1/admin/issuers/{issuer} (the `PutIssuer` operationId).
 	PutIssuer(ctx context.Context, issuer IssuerPath, body PutIssuerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetDunningSchedule Get what is done about overdue invoices
+	//
+	// Corresponds with GET /v1/admin/issuers/{issuer}/dunning-schedule (the `GetDunningSchedule` operationId).
+	GetDunningSchedule(ctx context.Context, issuer IssuerPath, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutDunningScheduleWithBody Set what is done about overdue invoices
+	//
+	// Steps that were taken stay taken.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /v1/admin/issuers/{issuer}/dunning-schedule (the `PutDunningSchedule` operationId).
+	PutDunningScheduleWithBody(ctx context.Context, issuer IssuerPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutDunningSchedule Set what is done about overdue invoices
+	//
+	// Steps that were taken stay taken.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /v1/admin/issuers/{issuer}/dunning-schedule (the `PutDunningSchedule` operationId).
+	PutDunningSchedule(ctx context.Context, issuer IssuerPath, body PutDunningScheduleJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetTaxTable Get the tax table of an issuer
 	//
@@ -571,6 +618,16 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/admin/organizations/{organization}/invoices/{invoice}/credit-notes (the `CreateCreditNote` operationId).
 	CreateCreditNote(ctx context.Context, organization OrganizationPath, invoice InvoicePath, params *CreateCreditNoteParams, body CreateCreditNoteJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetOrganizationInvoiceHtml Get an invoice of an organization as HTML
+	//
+	// Corresponds with GET /v1/admin/organizations/{organization}/invoices/{invoice}/html (the `GetOrganizationInvoiceHtml` operationId).
+	GetOrganizationInvoiceHtml(ctx context.Context, organization OrganizationPath, invoice InvoicePath, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetOrganizationInvoicePdf Get an invoice of an organization as PDF
+	//
+	// Corresponds with GET /v1/admin/organizations/{organization}/invoices/{invoice}/pdf (the `GetOrganizationInvoicePdf` operationId).
+	GetOrganizationInvoicePdf(ctx context.Context, organization OrganizationPath, invoice InvoicePath, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// CreateWriteOffWithBody Write off what is owed
 	//
 	// Takes any type of body and a specified content type.
@@ -765,6 +822,11 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/admin/spot-prices (the `PublishSpotPrice` operationId).
 	PublishSpotPrice(ctx context.Context, params *PublishSpotPriceParams, body PublishSpotPriceJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetStarterTaxTable Get a tax table to start from
+	//
+	// Corresponds with GET /v1/admin/starter-tax-table (the `GetStarterTaxTable` operationId).
+	GetStarterTaxTable(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListStatementLines List bank transfers
 	//
 	// Corresponds with GET /v1/admin/statement-lines (the `ListStatementLines` operationId).
@@ -797,6 +859,11 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /v1/admin/statement-lines/{statement_line}/actions/return (the `ReturnStatementLine` operationId).
 	ReturnStatementLine(ctx context.Context, statementLine StatementLinePath, params *ReturnStatementLineParams, body ReturnStatementLineJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListStatementCandidates List what a transfer may be for
+	//
+	// Corresponds with GET /v1/admin/statement-lines/{statement_line}/candidates (the `ListStatementCandidates` operationId).
+	ListStatementCandidates(ctx context.Context, statementLine StatementLinePath, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CreateToken Exchange an API key for an access token
 	//
@@ -1594,6 +1661,70 @@ func (c *Client) GetJournalCsv(ctx context.Context, period PeriodPath, reqEditor
 	return c.Client.Do(req)
 }
 
+// CreateGpuCostWithBody Say what an hour of a GPU model costs
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/admin/finance/gpu-costs (the `CreateGpuCost` operationId).
+func (c *Client) CreateGpuCostWithBody(ctx context.Context, params *CreateGpuCostParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateGpuCostRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateGpuCost Say what an hour of a GPU model costs
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/admin/finance/gpu-costs (the `CreateGpuCost` operationId).
+func (c *Client) CreateGpuCost(ctx context.Context, params *CreateGpuCostParams, body CreateGpuCostJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateGpuCostRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetRevenueReport Get what a month earned
+//
+// Corresponds with GET /v1/admin/finance/revenue/{period} (the `GetRevenueReport` operationId).
+func (c *Client) GetRevenueReport(ctx context.Context, period PeriodPath, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetRevenueReportRequest(c.Server, period)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetUtilisationReport Get what was sold of the GPUs there were
+//
+// Corresponds with GET /v1/admin/finance/utilisation/{period} (the `GetUtilisationReport` operationId).
+func (c *Client) GetUtilisationReport(ctx context.Context, period PeriodPath, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetUtilisationReportRequest(c.Server, period)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListGpus List GPUs
 //
 // Corresponds with GET /v1/admin/gpus (the `ListGpus` operationId).
@@ -1880,6 +2011,59 @@ func (c *Client) PutIssuerWithBody(ctx context.Context, issuer IssuerPath, conte
 // Corresponds with PUT /v1/admin/issuers/{issuer} (the `PutIssuer` operationId).
 func (c *Client) PutIssuer(ctx context.Context, issuer IssuerPath, body PutIssuerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewPutIssuerRequest(c.Server, issuer, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetDunningSchedule Get what is done about overdue invoices
+//
+// Corresponds with GET /v1/admin/issuers/{issuer}/dunning-schedule (the `GetDunningSchedule` operationId).
+func (c *Client) GetDunningSchedule(ctx context.Context, issuer IssuerPath, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetDunningScheduleRequest(c.Server, issuer)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutDunningScheduleWithBody Set what is done about overdue invoices
+//
+// Steps that were taken stay taken.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /v1/admin/issuers/{issuer}/dunning-schedule (the `PutDunningSchedule` operationId).
+func (c *Client) PutDunningScheduleWithBody(ctx context.Context, issuer IssuerPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutDunningScheduleRequestWithBody(c.Server, issuer, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutDunningSchedule Set what is done about overdue invoices
+//
+// Steps that were taken stay taken.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /v1/admin/issuers/{issuer}/dunning-schedule (the `PutDunningSchedule` operationId).
+func (c *Client) PutDunningSchedule(ctx context.Context, issuer IssuerPath, body PutDunningScheduleJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutDunningScheduleRequest(c.Server, issuer, body)
 	if err != nil {
 		return nil, err
 	}
@@ -2508,6 +2692,36 @@ func (c *Client) CreateCreditNote(ctx context.Context, organization Organization
 	return c.Client.Do(req)
 }
 
+// GetOrganizationInvoiceHtml Get an invoice of an organization as HTML
+//
+// Corresponds with GET /v1/admin/organizations/{organization}/invoices/{invoice}/html (the `GetOrganizationInvoiceHtml` operationId).
+func (c *Client) GetOrganizationInvoiceHtml(ctx context.Context, organization OrganizationPath, invoice InvoicePath, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetOrganizationInvoiceHtmlRequest(c.Server, organization, invoice)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetOrganizationInvoicePdf Get an invoice of an organization as PDF
+//
+// Corresponds with GET /v1/admin/organizations/{organization}/invoices/{invoice}/pdf (the `GetOrganizationInvoicePdf` operationId).
+func (c *Client) GetOrganizationInvoicePdf(ctx context.Context, organization OrganizationPath, invoice InvoicePath, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetOrganizationInvoicePdfRequest(c.Server, organization, invoice)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // CreateWriteOffWithBody Write off what is owed
 //
 // Takes any type of body and a specified content type.
@@ -3002,6 +3216,21 @@ func (c *Client) PublishSpotPrice(ctx context.Context, params *PublishSpotPriceP
 	return c.Client.Do(req)
 }
 
+// GetStarterTaxTable Get a tax table to start from
+//
+// Corresponds with GET /v1/admin/starter-tax-table (the `GetStarterTaxTable` operationId).
+func (c *Client) GetStarterTaxTable(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetStarterTaxTableRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListStatementLines List bank transfers
 //
 // Corresponds with GET /v1/admin/statement-lines (the `ListStatementLines` operationId).
@@ -3075,6 +3304,21 @@ func (c *Client) ReturnStatementLineWithBody(ctx context.Context, statementLine 
 // Corresponds with POST /v1/admin/statement-lines/{statement_line}/actions/return (the `ReturnStatementLine` operationId).
 func (c *Client) ReturnStatementLine(ctx context.Context, statementLine StatementLinePath, params *ReturnStatementLineParams, body ReturnStatementLineJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewReturnStatementLineRequest(c.Server, statementLine, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListStatementCandidates List what a transfer may be for
+//
+// Corresponds with GET /v1/admin/statement-lines/{statement_line}/candidates (the `ListStatementCandidates` operationId).
+func (c *Client) ListStatementCandidates(ctx context.Context, statementLine StatementLinePath, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListStatementCandidatesRequest(c.Server, statementLine)
 	if err != nil {
 		return nil, err
 	}
@@ -5117,6 +5361,127 @@ func NewGetJournalCsvRequest(server string, period PeriodPath) (*http.Request, e
 	return req, nil
 }
 
+// NewCreateGpuCostRequest calls the generic CreateGpuCost builder with application/json body
+func NewCreateGpuCostRequest(server string, params *CreateGpuCostParams, body CreateGpuCostJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCreateGpuCostRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewCreateGpuCostRequestWithBody constructs an http.Request for the CreateGpuCost method, with any body, and a specified content type
+func NewCreateGpuCostRequestWithBody(server string, params *CreateGpuCostParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/finance/gpu-costs")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewGetRevenueReportRequest constructs an http.Request for the GetRevenueReport method
+func NewGetRevenueReportRequest(server string, period PeriodPath) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "period", period, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/finance/revenue/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetUtilisationReportRequest constructs an http.Request for the GetUtilisationReport method
+func NewGetUtilisationReportRequest(server string, period PeriodPath) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "period", period, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/finance/utilisation/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewListGpusRequest constructs an http.Request for the ListGpus method
 func NewListGpusRequest(server string, params *ListGpusParams) (*http.Request, error) {
 	var err error
@@ -5906,6 +6271,87 @@ func NewPutIssuerRequestWithBody(server string, issuer IssuerPath, contentType s
 	}
 
 	operationPath := fmt.Sprintf("/v1/admin/issuers/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewGetDunningScheduleRequest constructs an http.Request for the GetDunningSchedule method
+func NewGetDunningScheduleRequest(server string, issuer IssuerPath) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "issuer", issuer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/issuers/%s/dunning-schedule", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewPutDunningScheduleRequest calls the generic PutDunningSchedule builder with application/json body
+func NewPutDunningScheduleRequest(server string, issuer IssuerPath, body PutDunningScheduleJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPutDunningScheduleRequestWithBody(server, issuer, "application/json", bodyReader)
+}
+
+// NewPutDunningScheduleRequestWithBody constructs an http.Request for the PutDunningSchedule method, with any body, and a specified content type
+func NewPutDunningScheduleRequestWithBody(server string, issuer IssuerPath, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "issuer", issuer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/issuers/%s/dunning-schedule", pathParam0)
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -7418,6 +7864,88 @@ func NewCreateCreditNoteRequestWithBody(server string, organization Organization
 	return req, nil
 }
 
+// NewGetOrganizationInvoiceHtmlRequest constructs an http.Request for the GetOrganizationInvoiceHtml method
+func NewGetOrganizationInvoiceHtmlRequest(server string, organization OrganizationPath, invoice InvoicePath) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "organization", organization, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "invoice", invoice, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/organizations/%s/invoices/%s/html", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetOrganizationInvoicePdfRequest constructs an http.Request for the GetOrganizationInvoicePdf method
+func NewGetOrganizationInvoicePdfRequest(server string, organization OrganizationPath, invoice InvoicePath) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "organization", organization, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "invoice", invoice, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/organizations/%s/invoices/%s/pdf", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewCreateWriteOffRequest calls the generic CreateWriteOff builder with application/json body
 func NewCreateWriteOffRequest(server string, organization OrganizationPath, invoice InvoicePath, params *CreateWriteOffParams, body CreateWriteOffJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -8502,6 +9030,33 @@ func NewPublishSpotPriceRequestWithBody(server string, params *PublishSpotPriceP
 	return req, nil
 }
 
+// NewGetStarterTaxTableRequest constructs an http.Request for the GetStarterTaxTable method
+func NewGetStarterTaxTableRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/starter-tax-table")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewListStatementLinesRequest constructs an http.Request for the ListStatementLines method
 func NewListStatementLinesRequest(server string, params *ListStatementLinesParams) (*http.Request, error) {
 	var err error
@@ -8695,6 +9250,40 @@ func NewReturnStatementLineRequestWithBody(server string, statementLine Statemen
 
 		req.Header.Set("Idempotency-Key", headerParam0)
 
+	}
+
+	return req, nil
+}
+
+// NewListStatementCandidatesRequest constructs an http.Request for the ListStatementCandidates method
+func NewListStatementCandidatesRequest(server string, statementLine StatementLinePath) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "statement_line", statementLine, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/admin/statement-lines/%s/candidates", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
 	}
 
 	return req, nil
@@ -12293,6 +12882,34 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/admin/finance/closes/{period}/journal (the `GetJournalCsv` operationId).
 	GetJournalCsvWithResponse(ctx context.Context, period PeriodPath, reqEditors ...RequestEditorFn) (*GetJournalCsvResp, error)
 
+	// CreateGpuCostWithBodyWithResponse Say what an hour of a GPU model costs
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/finance/gpu-costs (the `CreateGpuCost` operationId).
+	CreateGpuCostWithBodyWithResponse(ctx context.Context, params *CreateGpuCostParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateGpuCostResp, error)
+
+	// CreateGpuCostWithResponse Say what an hour of a GPU model costs
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/admin/finance/gpu-costs (the `CreateGpuCost` operationId).
+	CreateGpuCostWithResponse(ctx context.Context, params *CreateGpuCostParams, body CreateGpuCostJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateGpuCostResp, error)
+
+	// GetRevenueReportWithResponse Get what a month earned
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/admin/finance/revenue/{period} (the `GetRevenueReport` operationId).
+	GetRevenueReportWithResponse(ctx context.Context, period PeriodPath, reqEditors ...RequestEditorFn) (*GetRevenueReportResp, error)
+
+	// GetUtilisationReportWithResponse Get what was sold of the GPUs there were
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/admin/finance/utilisation/{period} (the `GetUtilisationReport` operationId).
+	GetUtilisationReportWithResponse(ctx context.Context, period PeriodPath, reqEditors ...RequestEditorFn) (*GetUtilisationReportResp, error)
+
 	// ListGpusWithResponse List GPUs
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -12432,6 +13049,31 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with PUT /v1/admin/issuers/{issuer} (the `PutIssuer` operationId).
 	PutIssuerWithResponse(ctx context.Context, issuer IssuerPath, body PutIssuerJSONRequestBody, reqEditors ...RequestEditorFn) (*PutIssuerResp, error)
+
+	// GetDunningScheduleWithResponse Get what is done about overdue invoices
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/admin/issuers/{issuer}/dunning-schedule (the `GetDunningSchedule` operationId).
+	GetDunningScheduleWithResponse(ctx context.Context, issuer IssuerPath, reqEditors ...RequestEditorFn) (*GetDunningScheduleResp, error)
+
+	// PutDunningScheduleWithBodyWithResponse Set what is done about overdue invoices
+	//
+	// Steps that were taken stay taken.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /v1/admin/issuers/{issuer}/dunning-schedule (the `PutDunningSchedule` operationId).
+	PutDunningScheduleWithBodyWithResponse(ctx context.Context, issuer IssuerPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutDunningScheduleResp, error)
+
+	// PutDunningScheduleWithResponse Set what is done about overdue invoices
+	//
+	// Steps that were taken stay taken.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /v1/admin/issuers/{issuer}/dunning-schedule (the `PutDunningSchedule` operationId).
+	PutDunningScheduleWithResponse(ctx context.Context, issuer IssuerPath, body PutDunningScheduleJSONRequestBody, reqEditors ...RequestEditorFn) (*PutDunningScheduleResp, error)
 
 	// GetTaxTableWithResponse Get the tax table of an issuer
 	//
@@ -12699,6 +13341,20 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/admin/organizations/{organization}/invoices/{invoice}/credit-notes (the `CreateCreditNote` operationId).
 	CreateCreditNoteWithResponse(ctx context.Context, organization OrganizationPath, invoice InvoicePath, params *CreateCreditNoteParams, body CreateCreditNoteJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateCreditNoteResp, error)
 
+	// GetOrganizationInvoiceHtmlWithResponse Get an invoice of an organization as HTML
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/admin/organizations/{organization}/invoices/{invoice}/html (the `GetOrganizationInvoiceHtml` operationId).
+	GetOrganizationInvoiceHtmlWithResponse(ctx context.Context, organization OrganizationPath, invoice InvoicePath, reqEditors ...RequestEditorFn) (*GetOrganizationInvoiceHtmlResp, error)
+
+	// GetOrganizationInvoicePdfWithResponse Get an invoice of an organization as PDF
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/admin/organizations/{organization}/invoices/{invoice}/pdf (the `GetOrganizationInvoicePdf` operationId).
+	GetOrganizationInvoicePdfWithResponse(ctx context.Context, organization OrganizationPath, invoice InvoicePath, reqEditors ...RequestEditorFn) (*GetOrganizationInvoicePdfResp, error)
+
 	// CreateWriteOffWithBodyWithResponse Write off what is owed
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -12909,6 +13565,13 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/admin/spot-prices (the `PublishSpotPrice` operationId).
 	PublishSpotPriceWithResponse(ctx context.Context, params *PublishSpotPriceParams, body PublishSpotPriceJSONRequestBody, reqEditors ...RequestEditorFn) (*PublishSpotPriceResp, error)
 
+	// GetStarterTaxTableWithResponse Get a tax table to start from
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/admin/starter-tax-table (the `GetStarterTaxTable` operationId).
+	GetStarterTaxTableWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetStarterTaxTableResp, error)
+
 	// ListStatementLinesWithResponse List bank transfers
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -12943,6 +13606,13 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /v1/admin/statement-lines/{statement_line}/actions/return (the `ReturnStatementLine` operationId).
 	ReturnStatementLineWithResponse(ctx context.Context, statementLine StatementLinePath, params *ReturnStatementLineParams, body ReturnStatementLineJSONRequestBody, reqEditors ...RequestEditorFn) (*ReturnStatementLineResp, error)
+
+	// ListStatementCandidatesWithResponse List what a transfer may be for
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/admin/statement-lines/{statement_line}/candidates (the `ListStatementCandidates` operationId).
+	ListStatementCandidatesWithResponse(ctx context.Context, statementLine StatementLinePath, reqEditors ...RequestEditorFn) (*ListStatementCandidatesResp, error)
 
 	// CreateTokenWithResponse Exchange an API key for an access token
 	//
@@ -14297,6 +14967,150 @@ func (r GetJournalCsvResp) ContentType() string {
 	return ""
 }
 
+// CreateGpuCostResp204Headers the declared response headers of an HTTP 204 response for CreateGpuCost
+type CreateGpuCostResp204Headers struct {
+	IdempotentReplayed *string
+}
+
+type CreateGpuCostResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers204 the parsed response headers for an HTTP 204 response
+	Headers204 *CreateGpuCostResp204Headers
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CreateGpuCostResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CreateGpuCostResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CreateGpuCostResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CreateGpuCostResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CreateGpuCostResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetRevenueReportResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RevenueReport
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetRevenueReportResp) GetJSON200() *RevenueReport {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetRevenueReportResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetRevenueReportResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetRevenueReportResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetRevenueReportResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetRevenueReportResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetUtilisationReportResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *UtilisationReport
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetUtilisationReportResp) GetJSON200() *UtilisationReport {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetUtilisationReportResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetUtilisationReportResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetUtilisationReportResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetUtilisationReportResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetUtilisationReportResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ListGpusResp struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -15093,6 +15907,102 @@ func (r PutIssuerResp) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r PutIssuerResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetDunningScheduleResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DunningSchedule
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetDunningScheduleResp) GetJSON200() *DunningSchedule {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetDunningScheduleResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetDunningScheduleResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetDunningScheduleResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetDunningScheduleResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetDunningScheduleResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PutDunningScheduleResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DunningSchedule
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PutDunningScheduleResp) GetJSON200() *DunningSchedule {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PutDunningScheduleResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PutDunningScheduleResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PutDunningScheduleResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PutDunningScheduleResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PutDunningScheduleResp) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -16419,6 +17329,95 @@ func (r CreateCreditNoteResp) ContentType() string {
 	return ""
 }
 
+type GetOrganizationInvoiceHtmlResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetOrganizationInvoiceHtmlResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetOrganizationInvoiceHtmlResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetOrganizationInvoiceHtmlResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetOrganizationInvoiceHtmlResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetOrganizationInvoiceHtmlResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetOrganizationInvoicePdfResp200Headers the declared response headers of an HTTP 200 response for GetOrganizationInvoicePdf
+type GetOrganizationInvoicePdfResp200Headers struct {
+	ContentDisposition *string
+}
+
+type GetOrganizationInvoicePdfResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetOrganizationInvoicePdfResp200Headers
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetOrganizationInvoicePdfResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetOrganizationInvoicePdfResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetOrganizationInvoicePdfResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetOrganizationInvoicePdfResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetOrganizationInvoicePdfResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // CreateWriteOffResp201Headers the declared response headers of an HTTP 201 response for CreateWriteOff
 type CreateWriteOffResp201Headers struct {
 	IdempotentReplayed *string
@@ -17404,6 +18403,54 @@ func (r PublishSpotPriceResp) ContentType() string {
 	return ""
 }
 
+type GetStarterTaxTableResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *TaxTable
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetStarterTaxTableResp) GetJSON200() *TaxTable {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetStarterTaxTableResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetStarterTaxTableResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetStarterTaxTableResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetStarterTaxTableResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetStarterTaxTableResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ListStatementLinesResp struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -17556,6 +18603,54 @@ func (r ReturnStatementLineResp) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ReturnStatementLineResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListStatementCandidatesResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *StatementCandidates
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListStatementCandidatesResp) GetJSON200() *StatementCandidates {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListStatementCandidatesResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListStatementCandidatesResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListStatementCandidatesResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListStatementCandidatesResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListStatementCandidatesResp) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -20821,6 +21916,58 @@ func (c *ClientWithResponses) GetJournalCsvWithResponse(ctx context.Context, per
 	return ParseGetJournalCsvResp(rsp)
 }
 
+// CreateGpuCostWithBodyWithResponse Say what an hour of a GPU model costs
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/finance/gpu-costs (the `CreateGpuCost` operationId).
+func (c *ClientWithResponses) CreateGpuCostWithBodyWithResponse(ctx context.Context, params *CreateGpuCostParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateGpuCostResp, error) {
+	rsp, err := c.CreateGpuCostWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateGpuCostResp(rsp)
+}
+
+// CreateGpuCostWithResponse Say what an hour of a GPU model costs
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/admin/finance/gpu-costs (the `CreateGpuCost` operationId).
+func (c *ClientWithResponses) CreateGpuCostWithResponse(ctx context.Context, params *CreateGpuCostParams, body CreateGpuCostJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateGpuCostResp, error) {
+	rsp, err := c.CreateGpuCost(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateGpuCostResp(rsp)
+}
+
+// GetRevenueReportWithResponse Get what a month earned
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/admin/finance/revenue/{period} (the `GetRevenueReport` operationId).
+func (c *ClientWithResponses) GetRevenueReportWithResponse(ctx context.Context, period PeriodPath, reqEditors ...RequestEditorFn) (*GetRevenueReportResp, error) {
+	rsp, err := c.GetRevenueReport(ctx, period, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetRevenueReportResp(rsp)
+}
+
+// GetUtilisationReportWithResponse Get what was sold of the GPUs there were
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/admin/finance/utilisation/{period} (the `GetUtilisationReport` operationId).
+func (c *ClientWithResponses) GetUtilisationReportWithResponse(ctx context.Context, period PeriodPath, reqEditors ...RequestEditorFn) (*GetUtilisationReportResp, error) {
+	rsp, err := c.GetUtilisationReport(ctx, period, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetUtilisationReportResp(rsp)
+}
+
 // ListGpusWithResponse List GPUs
 //
 // Returns a wrapper object for the known response body format(s).
@@ -21067,6 +22214,49 @@ func (c *ClientWithResponses) PutIssuerWithResponse(ctx context.Context, issuer 
 		return nil, err
 	}
 	return ParsePutIssuerResp(rsp)
+}
+
+// GetDunningScheduleWithResponse Get what is done about overdue invoices
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/admin/issuers/{issuer}/dunning-schedule (the `GetDunningSchedule` operationId).
+func (c *ClientWithResponses) GetDunningScheduleWithResponse(ctx context.Context, issuer IssuerPath, reqEditors ...RequestEditorFn) (*GetDunningScheduleResp, error) {
+	rsp, err := c.GetDunningSchedule(ctx, issuer, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetDunningScheduleResp(rsp)
+}
+
+// PutDunningScheduleWithBodyWithResponse Set what is done about overdue invoices
+//
+// Steps that were taken stay taken.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /v1/admin/issuers/{issuer}/dunning-schedule (the `PutDunningSchedule` operationId).
+func (c *ClientWithResponses) PutDunningScheduleWithBodyWithResponse(ctx context.Context, issuer IssuerPath, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutDunningScheduleResp, error) {
+	rsp, err := c.PutDunningScheduleWithBody(ctx, issuer, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutDunningScheduleResp(rsp)
+}
+
+// PutDunningScheduleWithResponse Set what is done about overdue invoices
+//
+// Steps that were taken stay taken.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /v1/admin/issuers/{issuer}/dunning-schedule (the `PutDunningSchedule` operationId).
+func (c *ClientWithResponses) PutDunningScheduleWithResponse(ctx context.Context, issuer IssuerPath, body PutDunningScheduleJSONRequestBody, reqEditors ...RequestEditorFn) (*PutDunningScheduleResp, error) {
+	rsp, err := c.PutDunningSchedule(ctx, issuer, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutDunningScheduleResp(rsp)
 }
 
 // GetTaxTableWithResponse Get the tax table of an issuer
@@ -21563,6 +22753,32 @@ func (c *ClientWithResponses) CreateCreditNoteWithResponse(ctx context.Context, 
 	return ParseCreateCreditNoteResp(rsp)
 }
 
+// GetOrganizationInvoiceHtmlWithResponse Get an invoice of an organization as HTML
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/admin/organizations/{organization}/invoices/{invoice}/html (the `GetOrganizationInvoiceHtml` operationId).
+func (c *ClientWithResponses) GetOrganizationInvoiceHtmlWithResponse(ctx context.Context, organization OrganizationPath, invoice InvoicePath, reqEditors ...RequestEditorFn) (*GetOrganizationInvoiceHtmlResp, error) {
+	rsp, err := c.GetOrganizationInvoiceHtml(ctx, organization, invoice, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetOrganizationInvoiceHtmlResp(rsp)
+}
+
+// GetOrganizationInvoicePdfWithResponse Get an invoice of an organization as PDF
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/admin/organizations/{organization}/invoices/{invoice}/pdf (the `GetOrganizationInvoicePdf` operationId).
+func (c *ClientWithResponses) GetOrganizationInvoicePdfWithResponse(ctx context.Context, organization OrganizationPath, invoice InvoicePath, reqEditors ...RequestEditorFn) (*GetOrganizationInvoicePdfResp, error) {
+	rsp, err := c.GetOrganizationInvoicePdf(ctx, organization, invoice, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetOrganizationInvoicePdfResp(rsp)
+}
+
 // CreateWriteOffWithBodyWithResponse Write off what is owed
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -21953,6 +23169,19 @@ func (c *ClientWithResponses) PublishSpotPriceWithResponse(ctx context.Context, 
 	return ParsePublishSpotPriceResp(rsp)
 }
 
+// GetStarterTaxTableWithResponse Get a tax table to start from
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/admin/starter-tax-table (the `GetStarterTaxTable` operationId).
+func (c *ClientWithResponses) GetStarterTaxTableWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetStarterTaxTableResp, error) {
+	rsp, err := c.GetStarterTaxTable(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetStarterTaxTableResp(rsp)
+}
+
 // ListStatementLinesWithResponse List bank transfers
 //
 // Returns a wrapper object for the known response body format(s).
@@ -22016,6 +23245,19 @@ func (c *ClientWithResponses) ReturnStatementLineWithResponse(ctx context.Contex
 		return nil, err
 	}
 	return ParseReturnStatementLineResp(rsp)
+}
+
+// ListStatementCandidatesWithResponse List what a transfer may be for
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/admin/statement-lines/{statement_line}/candidates (the `ListStatementCandidates` operationId).
+func (c *ClientWithResponses) ListStatementCandidatesWithResponse(ctx context.Context, statementLine StatementLinePath, reqEditors ...RequestEditorFn) (*ListStatementCandidatesResp, error) {
+	rsp, err := c.ListStatementCandidates(ctx, statementLine, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListStatementCandidatesResp(rsp)
 }
 
 // CreateTokenWithResponse Exchange an API key for an access token
@@ -23625,6 +24867,114 @@ func ParseGetJournalCsvResp(rsp *http.Response) (*GetJournalCsvResp, error) {
 	return response, nil
 }
 
+// ParseCreateGpuCostResp parses an HTTP response from a CreateGpuCostWithResponse call
+func ParseCreateGpuCostResp(rsp *http.Response) (*CreateGpuCostResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CreateGpuCostResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		var headers CreateGpuCostResp204Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		response.Headers204 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetRevenueReportResp parses an HTTP response from a GetRevenueReportWithResponse call
+func ParseGetRevenueReportResp(rsp *http.Response) (*GetRevenueReportResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetRevenueReportResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RevenueReport
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetUtilisationReportResp parses an HTTP response from a GetUtilisationReportWithResponse call
+func ParseGetUtilisationReportResp(rsp *http.Response) (*GetUtilisationReportResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetUtilisationReportResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest UtilisationReport
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseListGpusResp parses an HTTP response from a ListGpusWithResponse call
 func ParseListGpusResp(rsp *http.Response) (*ListGpusResp, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -24272,6 +25622,72 @@ func ParsePutIssuerResp(rsp *http.Response) (*PutIssuerResp, error) {
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest Issuer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetDunningScheduleResp parses an HTTP response from a GetDunningScheduleWithResponse call
+func ParseGetDunningScheduleResp(rsp *http.Response) (*GetDunningScheduleResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetDunningScheduleResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DunningSchedule
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePutDunningScheduleResp parses an HTTP response from a PutDunningScheduleWithResponse call
+func ParsePutDunningScheduleResp(rsp *http.Response) (*PutDunningScheduleResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PutDunningScheduleResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DunningSchedule
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -25300,6 +26716,71 @@ func ParseCreateCreditNoteResp(rsp *http.Response) (*CreateCreditNoteResp, error
 	return response, nil
 }
 
+// ParseGetOrganizationInvoiceHtmlResp parses an HTTP response from a GetOrganizationInvoiceHtmlWithResponse call
+func ParseGetOrganizationInvoiceHtmlResp(rsp *http.Response) (*GetOrganizationInvoiceHtmlResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetOrganizationInvoiceHtmlResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetOrganizationInvoicePdfResp parses an HTTP response from a GetOrganizationInvoicePdfWithResponse call
+func ParseGetOrganizationInvoicePdfResp(rsp *http.Response) (*GetOrganizationInvoicePdfResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetOrganizationInvoicePdfResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetOrganizationInvoicePdfResp200Headers
+		if values := rsp.Header.Values("Content-Disposition"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Disposition", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentDisposition = &value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
 // ParseCreateWriteOffResp parses an HTTP response from a CreateWriteOffWithResponse call
 func ParseCreateWriteOffResp(rsp *http.Response) (*CreateWriteOffResp, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -26078,6 +27559,39 @@ func ParsePublishSpotPriceResp(rsp *http.Response) (*PublishSpotPriceResp, error
 	return response, nil
 }
 
+// ParseGetStarterTaxTableResp parses an HTTP response from a GetStarterTaxTableWithResponse call
+func ParseGetStarterTaxTableResp(rsp *http.Response) (*GetStarterTaxTableResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetStarterTaxTableResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest TaxTable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseListStatementLinesResp parses an HTTP response from a ListStatementLinesWithResponse call
 func ParseListStatementLinesResp(rsp *http.Response) (*ListStatementLinesResp, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -26198,6 +27712,39 @@ func ParseReturnStatementLineResp(rsp *http.Response) (*ReturnStatementLineResp,
 			headers.IdempotentReplayed = &value
 		}
 		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListStatementCandidatesResp parses an HTTP response from a ListStatementCandidatesWithResponse call
+func ParseListStatementCandidatesResp(rsp *http.Response) (*ListStatementCandidatesResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListStatementCandidatesResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest StatementCandidates
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
 	}
 
 	return response, nil
