@@ -60,7 +60,8 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(a.login(), a.whoami(), a.offers(), a.instance(), a.op(), a.usage(), a.cost(), a.invoice(),
 		a.wallet(), a.budget(), a.reservation(),
 		a.contract(), a.payment(), a.registryLogin(), a.host(), a.gpu(), a.events(),
-		a.invoiceRun(), a.creditNote(), a.prices(), a.issuer(), a.tax(), a.approval(), a.finance())
+		a.invoiceRun(), a.creditNote(), a.prices(), a.issuer(), a.tax(), a.approval(), a.finance(),
+		a.customer(), a.coupon())
 	usageForUnknown(root)
 	return root
 }

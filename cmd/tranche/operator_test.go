@@ -71,6 +71,14 @@ func TestOperatorVerbsSendWhatTheySay(t *testing.T) {
 		{"finance utilisation 2026-11", "GET /v1/admin/finance/utilisation/2026-11", ``},
 		{"issuer dunning default -f " + steps, "PUT /v1/admin/issuers/default/dunning-schedule", `{"steps":[{"days":3,"action":"remind"}]}`},
 		{"issuer dunning default", "GET /v1/admin/issuers/default/dunning-schedule", ``},
+		{"customer mode org_1 prepaid", "PUT /v1/admin/organizations/org_1/money-mode", `{"mode":"prepaid"}`},
+		{"customer grant org_1 --name hello --amount 10|USD", "POST /v1/admin/organizations/org_1/grants",
+			`{"name":"hello","amount":{"amount":"10","currency":"USD"}}`},
+		{"customer prepay org_1 --reference 2026/42 --amount 10|USD", "POST /v1/admin/organizations/org_1/prepayments",
+			`{"reference":"2026/42","amount":{"amount":"10","currency":"USD"}}`},
+		{"customer get org_1", "GET /v1/admin/organizations/org_1/billing-profile", ``},
+		{"coupon create HELLO --name hello --amount 10|USD --uses 5 --days 30", "POST /v1/admin/coupons",
+			`{"code":"HELLO","name":"hello","amount":{"amount":"10","currency":"USD"},"max_uses":5,"grant_days":30}`},
 		{"tax starter", "GET /v1/admin/starter-tax-table", ``},
 		{"payment candidates stl_1", "GET /v1/admin/statement-lines/stl_1/candidates", ``},
 		{"invoice download inv_1 --organization org_1", "GET /v1/admin/organizations/org_1/invoices/inv_1/pdf", ``},
@@ -99,7 +107,7 @@ func TestOperatorListsAreEmptyArrays(t *testing.T) {
 	for _, list := range []string{
 		"price ls", "price assignments org_1", "contract ls", "contract ls --organization org_1", "issuer ls", "approval ls", "approval rules",
 		"payment ls", "payment ls --organization org_1", "payment lines --state queued", "finance accounts", "finance discrepancies",
-		"invoice ls --organization org_1",
+		"invoice ls --organization org_1", "customer grants org_1",
 	} {
 		require.Equal(t, exitOK, term.run(t.Context(), append(strings.Split(list, " "), "-o", "json")...), "%s: %s", list, term.err.String())
 		require.Equal(t, "[]\n", term.out.String(), list)
@@ -124,7 +132,8 @@ func TestOperatorUsageErrorsAskNobody(t *testing.T) {
 		{"credit-note", "create", "inv_1", "--organization", "o", "--reason", "r", "--net", "1"},
 		{"invoice", "cancel", "inv_1", "--organization", "o"}, {"invoice", "cancel", "inv_1", "--organization", "o", "--reason", "r", "--refund", "cash"},
 		{"invoice", "get", "inv_1", "--organization", "o", "--drill", "1"}, {"invoice", "download", "inv_1", "--organization", "o", "--format", "ubl"},
-		{"finance", "gpu-cost", "H200"}, {"finance", "revenue", "now"}, {"contract", "create"}, {"contract", "end", "ctr_1"},
+		{"customer", "mode", "org_1", "free"}, {"customer", "grant", "org_1"},
+		{"customer", "prepay", "org_1", "--amount", "1 USD"}, {"coupon", "create", "X", "--name", "x", "--amount", "1 USD"}, {"finance", "gpu-cost", "H200"}, {"finance", "revenue", "now"}, {"contract", "create"}, {"contract", "end", "ctr_1"},
 		{"price", "create"}, {"price", "spot", "h200"}, {"price", "assign", "org_1", "pb_1", "--from", "soon"}, {"payment", "import", "/nothing", "--account", "x"},
 		{"payment", "match", "stl_1"}, {"payment", "match", "stl_1", "--organization", "o", "--pays", "inv_1"}, {"payment", "lines", "--state", "lost"},
 		{"tax", "record", "org_1", "--outcome", "perhaps", "--source", "x"}, {"finance", "resolve", "disc_1", "--verdict", "maybe", "--reason", "x"},
