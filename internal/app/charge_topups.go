@@ -73,6 +73,7 @@ func (a *App) takeFromWallet(ctx context.Context, t *store.SystemTx, p store.Pay
 		return t.CountPayment(ctx, p.Org, p.ID, store.PaymentCount{Allocated: -amount.Minor()})
 	case fault.NotFound, fault.Conflict:
 		return overspent(p)
+	default:
+		return err
 	}
-	return err
 }

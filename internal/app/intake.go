@@ -113,10 +113,10 @@ func (a *App) lookAt(ctx context.Context, e store.ProviderEvent) error {
 	if err != nil {
 		return err
 	}
-	switch e.Object {
-	case payment.OfCharge:
+	if e.Object == payment.OfCharge {
 		return a.lookAtCharge(ctx, p, e.Ref)
-	case payment.OfRefund:
+	}
+	if e.Object == payment.OfRefund {
 		if err := a.lookAtCharge(ctx, p, e.Ref); err != nil {
 			return err
 		}

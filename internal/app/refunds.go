@@ -290,6 +290,8 @@ func moveRefund(ctx context.Context, t *store.SystemTx, r store.RefundRow, got p
 	}
 	entry := ledger.Entry{Org: r.Org, Reference: r.ID, On: now}
 	switch r.State {
+	default: // it is on its way
+		return nil
 	case payment.RefundSucceeded:
 		return post1(ctx, t)(ledger.Refunded(entry, ledger.UnappliedCash, id.Invoice{}, r.Amount))
 	case payment.RefundFailed:
@@ -306,5 +308,4 @@ func moveRefund(ctx context.Context, t *store.SystemTx, r store.RefundRow, got p
 		entry.Reference = derived("refund failed", r.Key)
 		return post1(ctx, t)(ledger.Refunded(entry, ledger.UnappliedCash, id.Invoice{}, back))
 	}
-	return nil
 }

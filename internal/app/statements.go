@@ -3,6 +3,7 @@ package app
 import (
 	"bytes"
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -53,7 +54,7 @@ func parseStatement(account string, body []byte) (lines []store.StatementLine, d
 	var bad []fault.Field
 	for n := 2; ; n++ {
 		record, err := r.Read()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		line, detail := store.StatementLine{}, "the line is no CSV of the header's columns"

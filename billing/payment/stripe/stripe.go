@@ -325,6 +325,7 @@ func refunded(r *stripe.Refund, of string) (payment.Refunded, error) {
 		out.State = payment.RefundSucceeded
 	case stripe.RefundStatusFailed, stripe.RefundStatusCanceled:
 		out.State, out.Detail = payment.RefundFailed, string(r.FailureReason)
+	default: // pending, or waiting for the bank
 	}
 	return out, nil
 }
@@ -355,6 +356,7 @@ func disputed(d *stripe.Dispute) (payment.Disputed, error) {
 		out.State = payment.DisputeWon
 	case stripe.DisputeStatusLost:
 		out.State = payment.DisputeLost
+	default: // an inquiry, or one that was prevented: nothing was taken
 	}
 	return out, nil
 }
