@@ -71,7 +71,8 @@ select close_no from billing_accounts where org_id = @org_id;
 
 -- name: PackedUsage :many
 -- The usage of a window, attributes once a group, and of each segment only id, seq and
--- bounds in binary: 16 + 8 + 8 + 8 bytes, instants in microseconds since 2000.
+-- bounds in binary: 16 + 8 + 8 + 8 bytes, instants in microseconds since 2000. The start
+-- leads the grouping: a sort by it compares one uuid.
 select g.*, p.name as project_name, s.code as sku_code, s.gpu_model, s.mode, s.profile, s.gpu_count,
   coalesce(l.amount::text, '')::text as locked_price
 from (
@@ -81,7 +82,7 @@ from (
       || timestamptz_send(coalesce(upper(u.during), 'infinity')), ''::bytea)::bytea as segments
   from usage_segments u
   where u.org_id = @org_id and u.during && tstzrange(@from_at::timestamptz, @to_at::timestamptz, '[)') and u.close_no <= @as_of::integer
-  group by u.subject_kind, u.subject_id, u.meter, u.start_id, u.run, u.units, u.project_id, u.sku_id, u.isolation_gpu, u.isolation_host,
+  group by u.start_id, u.subject_id, u.meter, u.run, u.subject_kind, u.units, u.project_id, u.sku_id, u.isolation_gpu, u.isolation_host,
     u.region, u.price_book_id, u.locked_price_version_id, u.pricing_kind, u.simulated, u.subject_name
 ) g
 join projects p on p.org_id = @org_id and p.id = g.project_id

@@ -1162,7 +1162,7 @@ from (
       || timestamptz_send(coalesce(upper(u.during), 'infinity')), ''::bytea)::bytea as segments
   from usage_segments u
   where u.org_id = $1 and u.during && tstzrange($2::timestamptz, $3::timestamptz, '[)') and u.close_no <= $4::integer
-  group by u.subject_kind, u.subject_id, u.meter, u.start_id, u.run, u.units, u.project_id, u.sku_id, u.isolation_gpu, u.isolation_host,
+  group by u.start_id, u.subject_id, u.meter, u.run, u.subject_kind, u.units, u.project_id, u.sku_id, u.isolation_gpu, u.isolation_host,
     u.region, u.price_book_id, u.locked_price_version_id, u.pricing_kind, u.simulated, u.subject_name
 ) g
 join projects p on p.org_id = $1 and p.id = g.project_id
@@ -1206,7 +1206,8 @@ type PackedUsageRow struct {
 }
 
 // The usage of a window, attributes once a group, and of each segment only id, seq and
-// bounds in binary: 16 + 8 + 8 + 8 bytes, instants in microseconds since 2000.
+// bounds in binary: 16 + 8 + 8 + 8 bytes, instants in microseconds since 2000. The start
+// leads the grouping: a sort by it compares one uuid.
 func (q *Queries) PackedUsage(ctx context.Context, db DBTX, arg PackedUsageParams) ([]PackedUsageRow, error) {
 	rows, err := db.Query(ctx, packedUsage,
 		arg.OrgID,
