@@ -31,6 +31,12 @@ func TestOperatorsReadWhatAMonthMade(t *testing.T) {
 		l.refusal(t, "resource.not_found", acme.secret, "GET", path+form, nil)
 	}
 
+	foreign := "/v1/admin/organizations/" + other.org
+	l.refusal(t, "request.invalid", l.operator, "POST", path+"/credit-notes", map[string]any{})
+	l.refusal(t, "resource.not_found", l.operator, "POST", foreign+"/invoices/"+invoice+"/credit-notes", map[string]any{})
+	l.refusal(t, "resource.not_found", l.operator, "POST", foreign+"/contracts/"+id.New[id.Contract]().String()+"/actions/end", map[string]any{"x": 1})
+	l.refusal(t, "resource.not_found", l.operator, "POST", foreign+"/reservations/"+id.New[id.Reservation]().String()+"/actions/end", map[string]any{"x": 1})
+
 	costs := "/v1/admin/finance/gpu-costs"
 	cost := map[string]any{"gpu_model": "H100-80", "price_per_hour": "0.05", "currency": "USD", "from": "2026-11-01T00:00:00.000000Z"}
 	l.must(t, http.StatusNoContent, l.operator, "POST", costs, cost, "Idempotency-Key", "cost")

@@ -91,14 +91,11 @@ func (h *Handlers) lookups() map[string]lookup {
 			_, err := h.app.GetGPU(ctx, c, g)
 			return err
 		}),
-		"invoice": func(ctx context.Context, c app.Caller, text string, params map[string]string) error {
-			o, which, err := parse2[id.Org, id.Invoice](ownerIn(c, params), text)
-			if err == nil {
-				c.Org = o
-				_, err = h.app.GetInvoice(ctx, c, which)
-			}
+		"invoice": owned(func(ctx context.Context, c app.Caller, o id.Org, i id.Invoice) error {
+			c.Org = o
+			_, err := h.app.GetInvoice(ctx, c, i)
 			return err
-		},
+		}),
 		"api_key": by(h.hasKey),
 		"organization": by(func(ctx context.Context, c app.Caller, o id.Org) error {
 			_, err := h.app.GetOrganization(ctx, c, o)
@@ -108,20 +105,14 @@ func (h *Handlers) lookups() map[string]lookup {
 			_, err := h.app.GetHost(ctx, c, host)
 			return err
 		}),
-		"contract": func(ctx context.Context, c app.Caller, text string, params map[string]string) error {
-			o, which, err := parse2[id.Org, id.Contract](ownerIn(c, params), text)
-			if err == nil {
-				_, err = h.app.GetContract(ctx, c, o, which)
-			}
+		"contract": owned(func(ctx context.Context, c app.Caller, o id.Org, x id.Contract) error {
+			_, err := h.app.GetContract(ctx, c, o, x)
 			return err
-		},
-		"reservation": func(ctx context.Context, c app.Caller, text string, params map[string]string) error {
-			o, which, err := parse2[id.Org, id.Reservation](ownerIn(c, params), text)
-			if err == nil {
-				_, err = h.app.GetReservation(ctx, c, o, which)
-			}
+		}),
+		"reservation": owned(func(ctx context.Context, c app.Caller, o id.Org, r id.Reservation) error {
+			_, err := h.app.GetReservation(ctx, c, o, r)
 			return err
-		},
+		}),
 		"budget": by(func(ctx context.Context, c app.Caller, b id.Budget) error {
 			_, err := h.app.GetBudget(ctx, c, c.Org, b)
 			return err
@@ -144,6 +135,20 @@ func ownerIn(c app.Caller, params map[string]string) string {
 		return o
 	}
 	return c.Org.String()
+}
+
+// owned makes a lookup of one that takes whose it is beside the parsed id.
+func owned[I interface{ ~[16]byte }, P interface {
+	*I
+	UnmarshalText([]byte) error
+}](get func(context.Context, app.Caller, id.Org, I) error) lookup {
+	return func(ctx context.Context, c app.Caller, text string, params map[string]string) error {
+		o, which, err := parse2[id.Org, I, *id.Org, P](ownerIn(c, params), text)
+		if err != nil {
+			return err
+		}
+		return get(ctx, c, o, which)
+	}
 }
 
 // by makes a lookup of one that takes the parsed id.
