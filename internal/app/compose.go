@@ -29,26 +29,32 @@ type billReader interface {
 // with amounts carried over and advances deducted: what it would be if it were made
 // now.
 func (a *App) compose(ctx context.Context, t billReader, org id.Org, window metering.Interval, at time.Time) (billing.Invoice, store.Basis, error) {
+	v, basis, _, err := a.composeSale(ctx, t, org, window, at)
+	return v, basis, err
+}
+
+// composeSale is compose that also says who sells to whom.
+func (a *App) composeSale(
+	ctx context.Context, t billReader, org id.Org, window metering.Interval, at time.Time,
+) (v billing.Invoice, basis store.Basis, s sale, err error) {
 	in, basis, err := a.inputs(ctx, t, org, window, at, nil)
 	if err != nil {
-		return billing.Invoice{}, store.Basis{}, err
+		return v, basis, s, err
 	}
 	if basis.Result, err = rating.Rate(in); err != nil {
-		return billing.Invoice{}, store.Basis{}, err
+		return v, basis, s, err
 	}
-	s, err := a.sale(ctx, t, org, lastInstant(window))
-	if err != nil {
-		return billing.Invoice{}, store.Basis{}, err
+	if s, err = a.sale(ctx, t, org, lastInstant(window)); err != nil {
+		return v, basis, s, err
 	}
-	v, err := s.document(window, basis.Result.Lines)
-	if err != nil {
-		return billing.Invoice{}, store.Basis{}, err
+	if v, err = s.document(window, basis.Result.Lines); err != nil {
+		return v, basis, s, err
 	}
 	if v, err = a.carryOver(ctx, t, s, v); err != nil {
-		return billing.Invoice{}, store.Basis{}, err
+		return v, basis, s, err
 	}
 	v, err = deductAdvances(ctx, t, s, v)
-	return v, basis, err
+	return v, basis, s, err
 }
 
 // lastInstant is the tax point of a service period: its last microsecond.

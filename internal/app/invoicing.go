@@ -162,11 +162,7 @@ func (a *App) draft(ctx context.Context, t *store.SystemTx, org id.Org, window m
 
 // planOf composes the invoice of a month, or what is carried on of it.
 func (a *App) planOf(ctx context.Context, t *store.SystemTx, org id.Org, window metering.Interval, all bool) (plan, error) {
-	v, basis, err := a.compose(ctx, t, org, window, window.To)
-	if err != nil {
-		return plan{}, err
-	}
-	s, err := a.sale(ctx, t, org, lastInstant(window))
+	v, basis, s, err := a.composeSale(ctx, t, org, window, window.To)
 	if err != nil {
 		return plan{}, err
 	}
