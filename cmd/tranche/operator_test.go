@@ -180,3 +180,23 @@ func TestAProblemOfMoneyHasItsExitCode(t *testing.T) {
 		require.Equal(t, want, exitCode(code), code)
 	}
 }
+
+// The files of docs/operations/billing.md are ones that the commands take.
+func TestTheFilesOfTheGuideAreTaken(t *testing.T) {
+	t.Parallel()
+	guide, err := os.ReadFile("../../docs/operations/billing.md")
+	require.NoError(t, err)
+	dir := t.TempDir()
+	files := map[string]string{}
+	for _, block := range strings.Split(string(guide), "```yaml\n# ")[1:] {
+		name, text, _ := strings.Cut(strings.SplitN(block, "```", 2)[0], "\n")
+		files[name] = filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(files[name], []byte(text), 0o600))
+	}
+	var sent map[string]any
+	term := setup(t, keep(`{}`, &sent))
+	require.Equal(t, exitOK, term.run(t.Context(), "price", "create", "-f", files["prices.yaml"]), term.err.String())
+	require.Len(t, sent["prices"], 2)
+	require.Equal(t, exitOK, term.run(t.Context(), "contract", "create", "--organization", "org_1", "-f", files["contract.yaml"]), term.err.String())
+	require.Equal(t, "Acme 2027", sent["name"])
+}
