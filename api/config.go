@@ -113,6 +113,10 @@ func (h *Handlers) lookups() map[string]lookup {
 			_, err := h.app.GetReservation(ctx, c, o, r)
 			return err
 		}),
+		"top_up": by(func(ctx context.Context, c app.Caller, p id.PaymentAttempt) error {
+			_, err := h.app.GetTopUp(ctx, c, c.Org, p)
+			return err
+		}),
 		"budget": by(func(ctx context.Context, c app.Caller, b id.Budget) error {
 			_, err := h.app.GetBudget(ctx, c, c.Org, b)
 			return err

@@ -19,6 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tranche-cloud/tranche/api"
+	"github.com/tranche-cloud/tranche/billing/payment/stripe"
+	"github.com/tranche-cloud/tranche/billing/render"
 	"github.com/tranche-cloud/tranche/internal/agentlink/ca"
 	"github.com/tranche-cloud/tranche/internal/app"
 	"github.com/tranche-cloud/tranche/internal/auth"
@@ -27,6 +29,7 @@ import (
 	"github.com/tranche-cloud/tranche/internal/page"
 	"github.com/tranche-cloud/tranche/internal/store"
 	"github.com/tranche-cloud/tranche/internal/testkit/pgtest"
+	"github.com/tranche-cloud/tranche/internal/testkit/stripefake"
 )
 
 // live is the API over the real use cases and a database of its own. Every answer
@@ -38,6 +41,7 @@ type live struct {
 	operator string
 	rows     []row
 	keys     *keySequence
+	cards    *stripefake.Server
 }
 
 type keySequence struct {
@@ -72,7 +76,15 @@ func newLive(t *testing.T) live {
 	require.NoError(t, ca.Init(dir, time.Now()))
 	trust, err := ca.ReadTrust(dir)
 	require.NoError(t, err)
+	originals, err := render.NewOriginals("")
+	require.NoError(t, err)
+	cards := stripefake.New(t)
+	provider, err := stripe.New(stripe.Config{
+		Key: auth.NewSecret(cards.Key), WebhookSecret: auth.NewSecret(cards.Secret), BaseURL: cards.URL, ReturnURL: "https://example.com/paid",
+	})
+	require.NoError(t, err)
 	a := app.New(app.Deps{
+		Originals: originals, Payments: []app.PaymentProvider{provider},
 		Store: st, Clock: clock.Real(), Hasher: hasher, Issuer: issuer, Verifier: verifier, Box: box, TrustRoot: trust, Dev: true,
 		Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
@@ -86,7 +98,7 @@ func newLive(t *testing.T) live {
 	require.NoError(t, err)
 	server := httptest.NewServer(built)
 	t.Cleanup(server.Close)
-	return live{Server: server, app: a, db: db, operator: key.Secret.Reveal(), rows: rows(t), keys: &keySequence{}}
+	return live{Server: server, app: a, db: db, operator: key.Secret.Reveal(), rows: rows(t), keys: &keySequence{}, cards: cards}
 }
 
 // reply is an answer with its JSON read.

@@ -96,13 +96,20 @@ func pricedVersionOf(v *app.PricedVersion) nullable.Nullable[wire.PricedVersion]
 	})
 }
 
+// priceRuleOf shows a rule; a state without a meter is free.
 func priceRuleOf(r billing.PriceRule) wire.PriceRule {
-	return wire.PriceRule{
-		State: wire.ChargeState(r.State), Meter: string(r.Meter), PricedUnit: r.PricedUnit, Price: priceOf(r.Price), Net: exactOf(r.Net),
-		Tiers: tiersOf(r.Tiers), Discounts: each(r.Discounts, lineDiscountOf), Source: wire.PriceSource(r.Source),
+	out := wire.PriceRule{
+		State: wire.ChargeState(r.State), Meter: textOrNull(string(r.Meter)), PricedUnit: textOrNull(r.PricedUnit),
+		Price: orNull[wire.Price](nil), Net: orNull[wire.Price](nil), Source: orNull[wire.PriceSource](nil),
+		Tiers: tiersOf(r.Tiers), Discounts: each(r.Discounts, lineDiscountOf),
 		PriceVersion: textOrNull(r.PriceVersion.String()), Contract: textOrNull(r.Contract), MinimumS: int32(r.Minimum / time.Second),
 		CapHours: int32(r.CapHours), NoticeFreeS: int32(r.NoticeFree / time.Second),
 	}
+	if r.Meter != "" {
+		price, net, source := priceOf(r.Price), exactOf(r.Net), wire.PriceSource(r.Source)
+		out.Price, out.Net, out.Source = orNull(&price), orNull(&net), orNull(&source)
+	}
+	return out
 }
 
 func lineDiscountOf(d billing.Discount) wire.LineDiscount {

@@ -33,6 +33,8 @@ func (a *repeated) VisitCreateCreditNoteResponse(w http.ResponseWriter) error { 
 
 func (a *repeated) VisitCreateFinanceCloseResponse(w http.ResponseWriter) error { return a.write(w) }
 
+func (a *repeated) VisitCreateGpuCostResponse(w http.ResponseWriter) error { return a.write(w) }
+
 func (a *repeated) VisitCreateGrantResponse(w http.ResponseWriter) error { return a.write(w) }
 
 func (a *repeated) VisitCreateInstanceResponse(w http.ResponseWriter) error { return a.write(w) }
@@ -64,6 +66,8 @@ func (a *repeated) VisitCreateRegistryLoginResponse(w http.ResponseWriter) error
 func (a *repeated) VisitCreateReservationResponse(w http.ResponseWriter) error { return a.write(w) }
 
 func (a *repeated) VisitCreateSshCertificateResponse(w http.ResponseWriter) error { return a.write(w) }
+
+func (a *repeated) VisitCreateTopUpResponse(w http.ResponseWriter) error { return a.write(w) }
 
 func (a *repeated) VisitCreateWriteOffResponse(w http.ResponseWriter) error { return a.write(w) }
 
@@ -112,5 +116,3 @@ func (a *repeated) VisitUpdateBudgetResponse(w http.ResponseWriter) error { retu
 func (a *repeated) VisitUpdateInstanceResponse(w http.ResponseWriter) error { return a.write(w) }
 
 func (a *repeated) VisitUpdateRegistryLoginResponse(w http.ResponseWriter) error { return a.write(w) }
-
-func (a *repeated) VisitCreateGpuCostResponse(w http.ResponseWriter) error { return a.write(w) }

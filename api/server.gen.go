@@ -412,6 +412,12 @@ type ServerInterface interface {
 	// ListGrants List grants and payments in
 	// (GET /v1/organization/wallet/grants)
 	ListGrants(w http.ResponseWriter, r *http.Request, params ListGrantsParams)
+	// CreateTopUp Pay into the wallet
+	// (POST /v1/organization/wallet/top-ups)
+	CreateTopUp(w http.ResponseWriter, r *http.Request, params CreateTopUpParams)
+	// GetTopUp Get a payment into the wallet
+	// (GET /v1/organization/wallet/top-ups/{top_up})
+	GetTopUp(w http.ResponseWriter, r *http.Request, topUp TopUpPath)
 	// GetPriceRules Price rules of an offer
 	// (GET /v1/prices)
 	GetPriceRules(w http.ResponseWriter, r *http.Request, params GetPriceRulesParams)
@@ -1249,6 +1255,18 @@ func (_ Unimplemented) PutAutoTopUp(w http.ResponseWriter, r *http.Request) {
 // ListGrants List grants and payments in
 // (GET /v1/organization/wallet/grants)
 func (_ Unimplemented) ListGrants(w http.ResponseWriter, r *http.Request, params ListGrantsParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// CreateTopUp Pay into the wallet
+// (POST /v1/organization/wallet/top-ups)
+func (_ Unimplemented) CreateTopUp(w http.ResponseWriter, r *http.Request, params CreateTopUpParams) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetTopUp Get a payment into the wallet
+// (GET /v1/organization/wallet/top-ups/{top_up})
+func (_ Unimplemented) GetTopUp(w http.ResponseWriter, r *http.Request, topUp TopUpPath) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -6907,6 +6925,77 @@ func (siw *ServerInterfaceWrapper) ListGrants(w http.ResponseWriter, r *http.Req
 	handler.ServeHTTP(w, r)
 }
 
+// CreateTopUp operation middleware
+func (siw *ServerInterfaceWrapper) CreateTopUp(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateTopUpParams
+
+	headers := r.Header
+
+	// ------------- Required header parameter "Idempotency-Key" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
+		var IdempotencyKey IdempotencyKey
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
+			return
+		}
+
+		params.IdempotencyKey = IdempotencyKey
+
+	} else {
+		err := fmt.Errorf("Header parameter Idempotency-Key is required, but not found")
+		siw.ErrorHandlerFunc(w, r, &RequiredHeaderError{ParamName: "Idempotency-Key", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.CreateTopUp(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
+// GetTopUp operation middleware
+func (siw *ServerInterfaceWrapper) GetTopUp(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "top_up" -------------
+	var topUp TopUpPath
+
+	err = runtime.BindStyledParameterWithOptions("simple", "top_up", chi.URLParam(r, "top_up"), &topUp, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
+	if err != nil {
+		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "top_up", Err: err})
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetTopUp(w, r, topUp)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // GetPriceRules operation middleware
 func (siw *ServerInterfaceWrapper) GetPriceRules(w http.ResponseWriter, r *http.Request) {
 
@@ -8244,6 +8333,12 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/organization/exports/focus", wrapper.ExportFocus)
+	})
+	r.Group(func(r chi.Router) {
+		r.Post(options.BaseURL+"/v1/organization/wallet/top-ups", wrapper.CreateTopUp)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/v1/organization/wallet/top-ups/{top_up}", wrapper.GetTopUp)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/v1/organization/api-keys", wrapper.ListApiKeys)
@@ -14422,6 +14517,99 @@ func (response ListGrantsdefaultApplicationProblemPlusJSONResponse) VisitListGra
 	return err
 }
 
+type CreateTopUpRequestObject struct {
+	Params CreateTopUpParams
+	Body   *CreateTopUpJSONRequestBody
+}
+
+type CreateTopUpResponseObject interface {
+	VisitCreateTopUpResponse(w http.ResponseWriter) error
+}
+
+type CreateTopUp202ResponseHeaders struct {
+	IdempotentReplayed *string
+	Location           *string
+}
+
+type CreateTopUp202JSONResponse struct {
+	Body    PaymentAttempt
+	Headers CreateTopUp202ResponseHeaders
+}
+
+func (response CreateTopUp202JSONResponse) VisitCreateTopUpResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.IdempotentReplayed != nil {
+		w.Header().Set("Idempotent-Replayed", fmt.Sprint(*response.Headers.IdempotentReplayed))
+	}
+	if response.Headers.Location != nil {
+		w.Header().Set("Location", fmt.Sprint(*response.Headers.Location))
+	}
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateTopUpdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response CreateTopUpdefaultApplicationProblemPlusJSONResponse) VisitCreateTopUpResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetTopUpRequestObject struct {
+	TopUp TopUpPath `json:"top_up"`
+}
+
+type GetTopUpResponseObject interface {
+	VisitGetTopUpResponse(w http.ResponseWriter) error
+}
+
+type GetTopUp200JSONResponse PaymentAttempt
+
+func (response GetTopUp200JSONResponse) VisitGetTopUpResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetTopUpdefaultApplicationProblemPlusJSONResponse struct {
+	Body       Problem
+	StatusCode int
+}
+
+func (response GetTopUpdefaultApplicationProblemPlusJSONResponse) VisitGetTopUpResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetPriceRulesRequestObject struct {
 	Params GetPriceRulesParams
 }
@@ -15636,6 +15824,12 @@ type StrictServerInterface interface {
 	// ListGrants List grants and payments in
 	// (GET /v1/organization/wallet/grants)
 	ListGrants(ctx context.Context, request ListGrantsRequestObject) (ListGrantsResponseObject, error)
+	// CreateTopUp Pay into the wallet
+	// (POST /v1/organization/wallet/top-ups)
+	CreateTopUp(ctx context.Context, request CreateTopUpRequestObject) (CreateTopUpResponseObject, error)
+	// GetTopUp Get a payment into the wallet
+	// (GET /v1/organization/wallet/top-ups/{top_up})
+	GetTopUp(ctx context.Context, request GetTopUpRequestObject) (GetTopUpResponseObject, error)
 	// GetPriceRules Price rules of an offer
 	// (GET /v1/prices)
 	GetPriceRules(ctx context.Context, request GetPriceRulesRequestObject) (GetPriceRulesResponseObject, error)
@@ -19472,6 +19666,65 @@ func (sh *strictHandler) ListGrants(w http.ResponseWriter, r *http.Request, para
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(ListGrantsResponseObject); ok {
 		if err := validResponse.VisitListGrantsResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CreateTopUp operation middleware
+func (sh *strictHandler) CreateTopUp(w http.ResponseWriter, r *http.Request, params CreateTopUpParams) {
+	var request CreateTopUpRequestObject
+
+	request.Params = params
+
+	var body CreateTopUpJSONRequestBody
+	if err := runtime.BindJSONBody(r, &body); err != nil {
+		sh.options.RequestErrorHandlerFunc(w, r, fmt.Errorf("can't decode JSON body: %w", err))
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateTopUp(ctx, request.(CreateTopUpRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateTopUp")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(CreateTopUpResponseObject); ok {
+		if err := validResponse.VisitCreateTopUpResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetTopUp operation middleware
+func (sh *strictHandler) GetTopUp(w http.ResponseWriter, r *http.Request, topUp TopUpPath) {
+	var request GetTopUpRequestObject
+
+	request.TopUp = topUp
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetTopUp(ctx, request.(GetTopUpRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetTopUp")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetTopUpResponseObject); ok {
+		if err := validResponse.VisitGetTopUpResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

@@ -42,7 +42,7 @@ func (r row) concrete(project string) string {
 		"{host}": id.New[id.Host]().String(), "{offer}": "nothing", "{price_book}": id.New[id.PriceBook]().String(),
 		"{period}": "1999-01", "{gpu}": id.New[id.GPU]().String(), "{registry_login}": id.New[id.RegistryLogin]().String(),
 		"{contract}": id.New[id.Contract]().String(), "{reservation}": id.New[id.Reservation]().String(),
-		"{line}": "1", "{issuer}": "nobody", "{statement_line}": id.New[id.StatementLine]().String(), "{discrepancy}": id.New[id.Discrepancy]().String(),
+		"{line}": "1", "{top_up}": id.New[id.PaymentAttempt]().String(), "{issuer}": "nobody", "{statement_line}": id.New[id.StatementLine]().String(), "{discrepancy}": id.New[id.Discrepancy]().String(),
 		"{budget}": id.New[id.Budget]().String(), "{payment}": id.New[id.Payment]().String(), "{provider}": "nobody",
 		"{approval}": id.New[id.Approval]().String(), "{approval_kind}": "nothing",
 	}

@@ -134,6 +134,43 @@ func autoTopUpOf(o wallet.AutoTopUp) nullable.Nullable[wire.AutoTopUpOrder] {
 	})
 }
 
+// CreateTopUp answers POST /v1/organization/wallet/top-ups.
+func (h *Handlers) CreateTopUp(ctx context.Context, req CreateTopUpRequestObject) (CreateTopUpResponseObject, error) {
+	c, err := payer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	amount, err := amountIn(req.Body.Amount, "/amount")
+	if err != nil {
+		return nil, err
+	}
+	var out CreateTopUp202JSONResponse
+	again, err := h.once(ctx, func(ctx context.Context) (visit, error) {
+		made, err := h.app.OrderTopUp(ctx, c, c.Org, amount)
+		if err != nil {
+			return nil, err
+		}
+		location := "/v1/organization/wallet/top-ups/" + made.ID.String()
+		out.Body, out.Headers.Location = paymentAttemptOf(made), &location
+		return out.VisitCreateTopUpResponse, nil
+	})
+	return either[CreateTopUpResponseObject](out, again, err)
+}
+
+// GetTopUp answers GET /v1/organization/wallet/top-ups/{top_up}.
+func (h *Handlers) GetTopUp(ctx context.Context, req GetTopUpRequestObject) (GetTopUpResponseObject, error) {
+	which, err := parse[id.PaymentAttempt](req.TopUp)
+	if err != nil {
+		return nil, err
+	}
+	c := caller(ctx)
+	got, err := h.app.GetTopUp(ctx, c, c.Org, which)
+	if err != nil {
+		return nil, err
+	}
+	return GetTopUp200JSONResponse(paymentAttemptOf(got)), nil
+}
+
 // RedeemCoupon answers POST /v1/organization/wallet/actions/redeem.
 func (h *Handlers) RedeemCoupon(ctx context.Context, req RedeemCouponRequestObject) (RedeemCouponResponseObject, error) {
 	c, err := payer(ctx)

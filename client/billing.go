@@ -131,6 +131,16 @@ func (c *Client) PutAutoTopUp(ctx context.Context, in AutoTopUp) (AutoTopUp, err
 	return answer[AutoTopUp](c.raw.PutAutoTopUp(ctx, in))
 }
 
+// CreateTopUp orders a payment into the wallet from the stored card.
+func (c *Client) CreateTopUp(ctx context.Context, amount MoneyInput, opts ...CallOption) (PaymentAttempt, error) {
+	return answer[PaymentAttempt](c.raw.CreateTopUp(ctx, &wire.CreateTopUpParams{}, wire.TopUpCreate{Amount: amount}, editors(opts)...))
+}
+
+// GetTopUp reads where a payment into the wallet stands, and where it is confirmed.
+func (c *Client) GetTopUp(ctx context.Context, topUp string) (PaymentAttempt, error) {
+	return answer[PaymentAttempt](c.raw.GetTopUp(ctx, topUp))
+}
+
 // CreateBudget watches what something costs in a calendar month.
 func (c *Client) CreateBudget(ctx context.Context, in BudgetCreate, opts ...CallOption) (Budget, error) {
 	return answer[Budget](c.raw.CreateBudget(ctx, &wire.CreateBudgetParams{}, in, editors(opts)...))

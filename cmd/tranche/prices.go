@@ -81,8 +81,9 @@ var assignmentColumns = []column[client.PriceBookAssignment]{
 }
 
 func (a *app) prices() *cobra.Command {
-	c := &cobra.Command{Use: "price", Aliases: []string{"prices"}, Short: "Price books, who has which, and spot prices (operators)"}
+	c := &cobra.Command{Use: "price", Aliases: []string{"prices"}, Short: "What things cost; price books and spot prices (operators)"}
 	c.AddCommand(
+		a.priceRules(), a.pricePreview(),
 		a.ask("ls", "List price books", cobra.NoArgs, func(ctx context.Context, sdk *client.Client, _ []string) error {
 			all, err := client.Collect(sdk.Admin().PriceBooks(ctx))
 			if err != nil {

@@ -100,6 +100,18 @@ func (a *app) wallet() *cobra.Command {
 			}
 			return list(a, all, paymentColumns)
 		}),
+		a.ask("top-up AMOUNT", "Pay in from the stored card, such as \"100 USD\"", cobra.ExactArgs(1),
+			func(ctx context.Context, sdk *client.Client, args []string) error {
+				m, err := amount("amount", args[0], "")
+				if err != nil {
+					return err
+				}
+				got, err := sdk.CreateTopUp(ctx, m)
+				if err != nil {
+					return err
+				}
+				return one(a, got, attemptColumns)
+			}),
 		a.walletAutoTopUp(),
 	)
 	return c
@@ -156,6 +168,14 @@ var paymentColumns = []column[client.Payment]{
 	{"APPLIED", func(p client.Payment) string { return money(p.Allocated) }},
 	{"REFUNDED", func(p client.Payment) string { return money(p.Refunded) }},
 	{"UNAPPLIED", func(p client.Payment) string { return money(p.Unapplied) }},
+}
+
+var attemptColumns = []column[client.PaymentAttempt]{
+	{"ID", func(p client.PaymentAttempt) string { return p.Id }},
+	{"AMOUNT", func(p client.PaymentAttempt) string { return money(p.Amount) }},
+	{"STATE", func(p client.PaymentAttempt) string { return string(p.State) }},
+	{"REASON", func(p client.PaymentAttempt) string { return or(p.Reason, same) }},
+	{"CONFIRM AT", func(p client.PaymentAttempt) string { return or(p.ConfirmUrl, same) }},
 }
 
 var budgetColumns = []column[client.Budget]{

@@ -113,7 +113,7 @@ func (a *App) CloseMonth(ctx context.Context, c Caller, period string) (out Mont
 	if err != nil {
 		return MonthClose{}, err
 	}
-	if out, err = a.GetClose(ctx, c, period); fault.KindOf(err) != fault.NotFound {
+	if out, err = a.GetClose(store.Apart(ctx), c, period); fault.KindOf(err) != fault.NotFound { // a miss would end a shared transaction
 		return out, err
 	}
 	if err := a.AccrueAll(store.Apart(ctx)); err != nil { // by itself: it is idempotent

@@ -100,6 +100,8 @@ var policy = map[string]Rule{
 	"listGrants":           {Audience: ForOrg, Scope: BillingRead},
 	"getAutoTopUp":         {Audience: ForOrg, Scope: BillingRead},
 	"putAutoTopUp":         {Audience: ForOrg, Scope: BillingWrite},
+	"createTopUp":          {Audience: ForOrg, Scope: BillingWrite},
+	"getTopUp":             {Audience: ForOrg, Scope: BillingRead, Named: true},
 	"redeemCoupon":         {Audience: ForOrg, Scope: BillingWrite},
 	"createBudget":         {Audience: ForOrg, Scope: BillingWrite},
 	"listBudgets":          {Audience: ForOrg, Scope: BillingRead},

@@ -3506,32 +3506,30 @@ type PricePreviewCreate struct {
 	StopBehavior *StopBehavior `json:"stop_behavior,omitempty"`
 }
 
-// PriceRule What an instance is charged in a state. A state without a rule is free.
+// PriceRule What an instance is charged in a state. Without a price the state is free.
 type PriceRule struct {
 	// CapHours The most hours of a month; 0: none.
 	CapHours  int32                     `json:"cap_hours"`
 	Contract  nullable.Nullable[string] `json:"contract"`
 	Discounts []LineDiscount            `json:"discounts"`
-	Meter     string                    `json:"meter"`
+	Meter     nullable.Nullable[string] `json:"meter"`
 
 	// MinimumS The least time a start is charged for; 0: none.
 	MinimumS int32 `json:"minimum_s"`
 
 	// Net After discounts.
-	Net Price `json:"net"`
+	Net nullable.Nullable[Price] `json:"net"`
 
 	// NoticeFreeS Of spot: free when preempted within it; 0: never.
 	NoticeFreeS int32 `json:"notice_free_s"`
 
-	// Price Of a first unit, before discounts.
-	Price        Price                     `json:"price"`
+	// Price Of a first unit, before discounts; null where the state is free.
+	Price        nullable.Nullable[Price]  `json:"price"`
 	PriceVersion nullable.Nullable[string] `json:"price_version"`
 
 	// PricedUnit What price is for.
-	PricedUnit string `json:"priced_unit"`
-
-	// Source Where a price comes from.
-	Source PriceSource `json:"source"`
+	PricedUnit nullable.Nullable[string]      `json:"priced_unit"`
+	Source     nullable.Nullable[PriceSource] `json:"source"`
 
 	// State A state of an instance, as far as it is charged.
 	State ChargeState                   `json:"state"`
@@ -4253,6 +4251,12 @@ type Tiering string
 // Timestamp An instant: RFC 3339, UTC, six digits of a second.
 type Timestamp = Instant
 
+// TopUpCreate A payment into the wallet from the stored card.
+type TopUpCreate struct {
+	// Amount Gross.
+	Amount MoneyInput `json:"amount"`
+}
+
 // UsageGroup What usage can be grouped by; `label:<key>` is the value of a label.
 type UsageGroup = string
 
@@ -4455,6 +4459,9 @@ type ReservationPath = string
 
 // StatementLinePath defines model for StatementLinePath.
 type StatementLinePath = string
+
+// TopUpPath defines model for TopUpPath.
+type TopUpPath = string
 
 // Wait defines model for Wait.
 type Wait = string
@@ -5101,6 +5108,12 @@ type ListGrantsParams struct {
 	PageToken *PageToken `form:"page_token,omitempty" json:"page_token,omitempty"`
 }
 
+// CreateTopUpParams defines parameters for CreateTopUp.
+type CreateTopUpParams struct {
+	// IdempotencyKey Makes a retry safe: the same key and body give the same answer for 72 hours.
+	IdempotencyKey IdempotencyKey `json:"Idempotency-Key"`
+}
+
 // GetPriceRulesParams defines parameters for GetPriceRules.
 type GetPriceRulesParams struct {
 	// Offer Offer slug.
@@ -5391,6 +5404,9 @@ type RedeemCouponJSONRequestBody = CouponRedeem
 
 // PutAutoTopUpJSONRequestBody defines body for PutAutoTopUp for application/json ContentType.
 type PutAutoTopUpJSONRequestBody = AutoTopUp
+
+// CreateTopUpJSONRequestBody defines body for CreateTopUp for application/json ContentType.
+type CreateTopUpJSONRequestBody = TopUpCreate
 
 // CreateInstanceJSONRequestBody defines body for CreateInstance for application/json ContentType.
 type CreateInstanceJSONRequestBody = InstanceCreate

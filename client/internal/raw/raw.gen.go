@@ -1184,6 +1184,25 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/organization/wallet/grants (the `ListGrants` operationId).
 	ListGrants(ctx context.Context, params *ListGrantsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// CreateTopUpWithBody Pay into the wallet
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/organization/wallet/top-ups (the `CreateTopUp` operationId).
+	CreateTopUpWithBody(ctx context.Context, params *CreateTopUpParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateTopUp Pay into the wallet
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/organization/wallet/top-ups (the `CreateTopUp` operationId).
+	CreateTopUp(ctx context.Context, params *CreateTopUpParams, body CreateTopUpJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetTopUp Get a payment into the wallet
+	//
+	// Corresponds with GET /v1/organization/wallet/top-ups/{top_up} (the `GetTopUp` operationId).
+	GetTopUp(ctx context.Context, topUp TopUpPath, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetPriceRules Price rules of an offer
 	//
 	// Corresponds with GET /v1/prices (the `GetPriceRules` operationId).
@@ -4168,6 +4187,55 @@ func (c *Client) PutAutoTopUp(ctx context.Context, body PutAutoTopUpJSONRequestB
 // Corresponds with GET /v1/organization/wallet/grants (the `ListGrants` operationId).
 func (c *Client) ListGrants(ctx context.Context, params *ListGrantsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListGrantsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateTopUpWithBody Pay into the wallet
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/organization/wallet/top-ups (the `CreateTopUp` operationId).
+func (c *Client) CreateTopUpWithBody(ctx context.Context, params *CreateTopUpParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateTopUpRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateTopUp Pay into the wallet
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/organization/wallet/top-ups (the `CreateTopUp` operationId).
+func (c *Client) CreateTopUp(ctx context.Context, params *CreateTopUpParams, body CreateTopUpJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateTopUpRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetTopUp Get a payment into the wallet
+//
+// Corresponds with GET /v1/organization/wallet/top-ups/{top_up} (the `GetTopUp` operationId).
+func (c *Client) GetTopUp(ctx context.Context, topUp TopUpPath, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetTopUpRequest(c.Server, topUp)
 	if err != nil {
 		return nil, err
 	}
@@ -11486,6 +11554,93 @@ func NewListGrantsRequest(server string, params *ListGrantsParams) (*http.Reques
 	return req, nil
 }
 
+// NewCreateTopUpRequest calls the generic CreateTopUp builder with application/json body
+func NewCreateTopUpRequest(server string, params *CreateTopUpParams, body CreateTopUpJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCreateTopUpRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewCreateTopUpRequestWithBody constructs an http.Request for the CreateTopUp method, with any body, and a specified content type
+func NewCreateTopUpRequestWithBody(server string, params *CreateTopUpParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/organization/wallet/top-ups")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		var headerParam0 string
+
+		headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+		if err != nil {
+			return nil, err
+		}
+
+		req.Header.Set("Idempotency-Key", headerParam0)
+
+	}
+
+	return req, nil
+}
+
+// NewGetTopUpRequest constructs an http.Request for the GetTopUp method
+func NewGetTopUpRequest(server string, topUp TopUpPath) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "top_up", topUp, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/organization/wallet/top-ups/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewGetPriceRulesRequest constructs an http.Request for the GetPriceRules method
 func NewGetPriceRulesRequest(server string, params *GetPriceRulesParams) (*http.Request, error) {
 	var err error
@@ -13998,6 +14153,27 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /v1/organization/wallet/grants (the `ListGrants` operationId).
 	ListGrantsWithResponse(ctx context.Context, params *ListGrantsParams, reqEditors ...RequestEditorFn) (*ListGrantsResp, error)
+
+	// CreateTopUpWithBodyWithResponse Pay into the wallet
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/organization/wallet/top-ups (the `CreateTopUp` operationId).
+	CreateTopUpWithBodyWithResponse(ctx context.Context, params *CreateTopUpParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateTopUpResp, error)
+
+	// CreateTopUpWithResponse Pay into the wallet
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/organization/wallet/top-ups (the `CreateTopUp` operationId).
+	CreateTopUpWithResponse(ctx context.Context, params *CreateTopUpParams, body CreateTopUpJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateTopUpResp, error)
+
+	// GetTopUpWithResponse Get a payment into the wallet
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/organization/wallet/top-ups/{top_up} (the `GetTopUp` operationId).
+	GetTopUpWithResponse(ctx context.Context, topUp TopUpPath, reqEditors ...RequestEditorFn) (*GetTopUpResp, error)
 
 	// GetPriceRulesWithResponse Price rules of an offer
 	//
@@ -20780,6 +20956,110 @@ func (r ListGrantsResp) ContentType() string {
 	return ""
 }
 
+// CreateTopUpResp202Headers the declared response headers of an HTTP 202 response for CreateTopUp
+type CreateTopUpResp202Headers struct {
+	IdempotentReplayed *string
+	Location           *string
+}
+
+type CreateTopUpResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *PaymentAttempt
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+	// Headers202 the parsed response headers for an HTTP 202 response
+	Headers202 *CreateTopUpResp202Headers
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r CreateTopUpResp) GetJSON202() *PaymentAttempt {
+	return r.JSON202
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CreateTopUpResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CreateTopUpResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CreateTopUpResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CreateTopUpResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CreateTopUpResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetTopUpResp struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *PaymentAttempt
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Refused
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetTopUpResp) GetJSON200() *PaymentAttempt {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetTopUpResp) GetApplicationproblemJSONDefault() *Refused {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetTopUpResp) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetTopUpResp) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetTopUpResp) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetTopUpResp) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type GetPriceRulesResp struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -23961,6 +24241,45 @@ func (c *ClientWithResponses) ListGrantsWithResponse(ctx context.Context, params
 		return nil, err
 	}
 	return ParseListGrantsResp(rsp)
+}
+
+// CreateTopUpWithBodyWithResponse Pay into the wallet
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/organization/wallet/top-ups (the `CreateTopUp` operationId).
+func (c *ClientWithResponses) CreateTopUpWithBodyWithResponse(ctx context.Context, params *CreateTopUpParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateTopUpResp, error) {
+	rsp, err := c.CreateTopUpWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateTopUpResp(rsp)
+}
+
+// CreateTopUpWithResponse Pay into the wallet
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/organization/wallet/top-ups (the `CreateTopUp` operationId).
+func (c *ClientWithResponses) CreateTopUpWithResponse(ctx context.Context, params *CreateTopUpParams, body CreateTopUpJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateTopUpResp, error) {
+	rsp, err := c.CreateTopUp(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateTopUpResp(rsp)
+}
+
+// GetTopUpWithResponse Get a payment into the wallet
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/organization/wallet/top-ups/{top_up} (the `GetTopUp` operationId).
+func (c *ClientWithResponses) GetTopUpWithResponse(ctx context.Context, topUp TopUpPath, reqEditors ...RequestEditorFn) (*GetTopUpResp, error) {
+	rsp, err := c.GetTopUp(ctx, topUp, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetTopUpResp(rsp)
 }
 
 // GetPriceRulesWithResponse Price rules of an offer
@@ -29340,6 +29659,92 @@ func ParseListGrantsResp(rsp *http.Response) (*ListGrantsResp, error) {
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest GrantList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseCreateTopUpResp parses an HTTP response from a CreateTopUpWithResponse call
+func ParseCreateTopUpResp(rsp *http.Response) (*CreateTopUpResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CreateTopUpResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest PaymentAttempt
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Refused
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 202:
+		var headers CreateTopUpResp202Headers
+		if values := rsp.Header.Values("Idempotent-Replayed"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Idempotent-Replayed", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.IdempotentReplayed = &value
+		}
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Location = &value
+		}
+		response.Headers202 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetTopUpResp parses an HTTP response from a GetTopUpWithResponse call
+func ParseGetTopUpResp(rsp *http.Response) (*GetTopUpResp, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetTopUpResp{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest PaymentAttempt
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
