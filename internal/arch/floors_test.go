@@ -50,6 +50,7 @@ var floors = []struct {
 	{"internal/metering", 1},
 	{"billing", 1},
 	{"billing/rating", 1},
+	{"billing/tax", 1},
 	{"billing/payment", 1},
 	{"openapi/wire", 1},
 
