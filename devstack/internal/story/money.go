@@ -70,6 +70,7 @@ func (t *teller) invoice(ctx context.Context) (string, error) {
 	if err := replay.CheckInvoice(invoice, billed); err != nil {
 		return "", err
 	}
+	t.invoiceID, t.billed = summaries[0].Id, invoice
 	return indent(Print(invoice)), nil
 }
 

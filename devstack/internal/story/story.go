@@ -37,6 +37,9 @@ type teller struct {
 	buyer  market.Buyer
 	client *client.Client
 	rented []client.Instance
+
+	invoiceID string
+	billed    client.Invoice
 }
 
 // step is one step: a title in the imperative, and what is done. It returns what
@@ -59,7 +62,10 @@ var steps = []step{
 	{"delete all instances", (*teller).remove},
 	{"show the usage by offer", (*teller).usage},
 	{"close the month and finalize the invoice", (*teller).invoice},
+	{"take the invoice apart, down to the seconds of the instances", (*teller).apart},
+	{"write it as PDF, the stored original, and as HTML", (*teller).papers},
 	{"audit the installation", (*teller).audit},
+	{"tranche invoice get", (*teller).table},
 }
 
 // List prints the steps.
