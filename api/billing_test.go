@@ -175,6 +175,10 @@ func TestFourEyes(t *testing.T) {
 	l.must(t, 201, l.operator, "POST", path, body)
 	require.Equal(t, "executed", l.must(t, 200, l.operator, "GET", one, nil).text("state"))
 	l.refusal(t, "approval.required", l.operator, "POST", path, map[string]any{"net": usd("1.50"), "reason": "Again"})
+	l.must(t, 200, l.operator, "PUT", "/v1/admin/approval-rules/price_book", map[string]any{})
+	l.refusal(t, "approval.required", l.operator, "POST", "/v1/admin/price-books", map[string]any{
+		"name": "next", "currency": "USD", "prices": []any{map[string]string{"offer": offerName, "price_per_hour": "9"}},
+	})
 	l.refusal(t, "resource.not_found", l.operator, "POST", "/v1/admin/approvals/"+id.New[id.Approval]().String()+"/actions/approve", nil)
 }
 

@@ -115,8 +115,12 @@ func moneyIn(a money.Amount, c money.Currency) wire.Money {
 	return moneyOf(money.NewAmount(a.Minor(), c))
 }
 
+// maxMinor bounds an amount of a request, in minor units: the books hold nine times as
+// much in one posting.
+const maxMinor = 1_000_000_000_000_000
+
 // amountIn reads an amount of a request. It fails with request.invalid for an unknown
-// currency and for more decimals than it has.
+// currency, for more decimals than it has and for an absurd amount.
 func amountIn(m wire.MoneyInput, pointer string) (money.Amount, error) {
 	c, err := money.ParseCurrency(m.Currency)
 	if err != nil {
@@ -127,6 +131,10 @@ func amountIn(m wire.MoneyInput, pointer string) (money.Amount, error) {
 	if err != nil {
 		return a, invalid(codeInvalid, "The amount cannot be kept in its currency.",
 			fault.Field{Pointer: pointer + "/amount", Code: "format", Detail: fmt.Sprintf("A decimal with the digits that %s has.", c.Code())}).Because(err)
+	}
+	if a.Minor() > maxMinor {
+		return a, invalid(codeInvalid, "The amount is absurd.",
+			fault.Field{Pointer: pointer + "/amount", Code: "maximum", Detail: "At most " + money.NewAmount(maxMinor, c).Decimal() + "."})
 	}
 	return a, nil
 }

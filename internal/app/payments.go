@@ -82,6 +82,10 @@ func (a *App) SetPaymentMethod(ctx context.Context, c Caller, org id.Org, method
 		return err
 	}
 	if err := p.AttachMethod(ctx, customer, method); err != nil {
+		if fault.KindOf(err) == fault.NotFound { // of the provider: nothing of ours is missing
+			return fault.New(fault.Unprocessable, "payment.refused", "The payment provider does not know that payment method.").
+				With(fault.Field{Pointer: "/method", Code: "unknown", Detail: "a reference that the provider gave to the customer"}).Because(err)
+		}
 		return err
 	}
 	return a.Store.InSystem(ctx, "choose a payment method", func(t *store.SystemTx) error {
