@@ -13,7 +13,35 @@ import (
 
 	"github.com/tranche-cloud/tranche/client"
 	"github.com/tranche-cloud/tranche/devstack/internal/replay"
+	"github.com/tranche-cloud/tranche/openapi/wire"
 )
+
+// seller says who sells to whom and what is taxed, as an example: the rates are a
+// table to start from that an operator answers for.
+func (t *teller) seller(ctx context.Context) (string, error) {
+	admin := t.stack.Admin()
+	taxID, germany, business := "DE123456789", "DE", wire.BuyerStatusBusiness
+	_, err := admin.PutIssuer(ctx, "default", client.IssuerPut{
+		LegalName: "Tranche Demo Cloud GmbH", Address: []string{"Beispielweg 1", "10115 Berlin"}, Country: germany, TaxId: &taxID, Prefix: "TR",
+		Bank: &wire.BankAccount{Holder: "Tranche Demo Cloud GmbH", Iban: "DE02120300000000202051"},
+	})
+	if err != nil {
+		return "", err
+	}
+	starter, err := admin.StarterTaxTable(ctx)
+	if err != nil {
+		return "", err
+	}
+	_, err = admin.PutTaxTable(ctx, "default", client.TaxTablePut{Rates: &starter.Rates, Rules: starter.Rules, Territories: &starter.Territories})
+	if err != nil {
+		return "", err
+	}
+	name, address := "Acme GmbH", []string{"Musterstraße 5", "80331 München"}
+	_, err = admin.PutBillingProfile(ctx, t.buyer.ID, client.OrganizationBillingProfilePut{
+		Name: &name, Address: &address, Country: &germany, Status: &business,
+	})
+	return "    Tranche Demo Cloud GmbH to Acme GmbH, taxes by the starter table\n", err
+}
 
 // apart takes every line of the invoice apart, down to the microseconds: the parts sum
 // to their line, and over all lines to what each instance was billed for.

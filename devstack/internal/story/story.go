@@ -53,6 +53,7 @@ var steps = []step{
 	{"enrol four hosts: join token, certificate request, operator's approval", (*teller).enrol},
 	{"put offers on sale and price them", (*teller).stock},
 	{"create an organization, its project and an API key", (*teller).enlist},
+	{"say who sells to whom, and what is taxed", (*teller).seller},
 	{"let business time run 3600× from the next 2nd of a month", (*teller).openMonth},
 	{"create an instance in each mode and wait until they run", (*teller).create},
 	{"enter one by SSH and run a command", (*teller).enter},
