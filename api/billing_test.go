@@ -280,7 +280,8 @@ func TestContractsReservationsAndPrices(t *testing.T) {
 	wish := map[string]any{"project": acme.project, "offer": offerName, "units": 1, "to": "2027-12-01T00:00:00Z"}
 	l.refusal(t, "offer.unavailable", acme.secret, "POST", organization+"/reservations", wish)
 	l.must(t, 201, l.operator, "POST", "/v1/admin/price-books", map[string]any{"name": "all", "currency": "USD", "default": true, "prices": []any{
-		map[string]any{"offer": offerName, "price_per_hour": "3.6"}, map[string]any{"offer": offerName, "meter": "reservation", "price_per_hour": "2"},
+		map[string]any{"offer": offerName, "price_per_hour": "3.6"},
+		map[string]any{"offer": offerName, "meter": "reservation", "price_per_hour": "2"},
 		map[string]any{"offer": offerName, "meter": "storage", "price_per_hour": "0.0001"},
 	}})
 	all := l.must(t, 200, l.operator, "GET", "/v1/admin/price-books", nil).items()

@@ -130,9 +130,14 @@ func (d *document) write(w http.ResponseWriter) error {
 	return err
 }
 
-func (d *document) VisitGetInvoiceHtmlResponse(w http.ResponseWriter) error     { return d.write(w) }
-func (d *document) VisitGetInvoiceCsvResponse(w http.ResponseWriter) error      { return d.write(w) }
-func (d *document) VisitGetInvoiceJsonResponse(w http.ResponseWriter) error     { return d.write(w) }
-func (d *document) VisitGetInvoiceUblResponse(w http.ResponseWriter) error      { return d.write(w) }
-func (d *document) VisitGetInvoicePdfResponse(w http.ResponseWriter) error      { return d.write(w) }
+func (d *document) VisitGetInvoiceHtmlResponse(w http.ResponseWriter) error { return d.write(w) }
+
+func (d *document) VisitGetInvoiceCsvResponse(w http.ResponseWriter) error { return d.write(w) }
+
+func (d *document) VisitGetInvoiceJsonResponse(w http.ResponseWriter) error { return d.write(w) }
+
+func (d *document) VisitGetInvoiceUblResponse(w http.ResponseWriter) error { return d.write(w) }
+
+func (d *document) VisitGetInvoicePdfResponse(w http.ResponseWriter) error { return d.write(w) }
+
 func (d *document) VisitGetInvoiceOriginalResponse(w http.ResponseWriter) error { return d.write(w) }

@@ -73,7 +73,7 @@ func (a *app) approvalRule() *cobra.Command {
 		func(ctx context.Context, sdk *client.Client, args []string) error {
 			var limit *client.MoneyInput
 			if above != "" {
-				m, err := amount("above", above, "")
+				m, err := amount("above", above)
 				if err != nil {
 					return err
 				}

@@ -48,7 +48,7 @@ func (a *app) creditNoteCreate() *cobra.Command {
 				return usagef("create needs --organization and --reason, and takes --line or --net, not both")
 			}
 			if net != "" {
-				m, err := amount("net", net, "")
+				m, err := amount("net", net)
 				if err != nil {
 					return err
 				}
@@ -82,7 +82,7 @@ func creditLines(texts []string) (*[]wire.CreditLine, error) {
 		}
 		out[i].Line = int32(no)
 		if some {
-			m, err := amount("line", of, "")
+			m, err := amount("line", of)
 			if err != nil {
 				return nil, err
 			}
@@ -151,7 +151,7 @@ func (a *app) invoiceWriteOff() *cobra.Command {
 			}
 			in := client.WriteOffCreate{Reason: reason}
 			if of != "" {
-				m, err := amount("amount", of, "")
+				m, err := amount("amount", of)
 				if err != nil {
 					return err
 				}

@@ -90,7 +90,7 @@ func (a *app) customerGrant() *cobra.Command {
 				return usagef("grant needs --name")
 			}
 			var err error
-			if in.Amount, err = amount("amount", of, ""); err != nil {
+			if in.Amount, err = amount("amount", of); err != nil {
 				return err
 			}
 			if in.ExpiresAt, err = optionalInstant("expires", expires); err != nil {
@@ -117,7 +117,7 @@ func (a *app) customerPrepay() *cobra.Command {
 				return usagef("prepay needs --reference, which makes it count once")
 			}
 			var err error
-			if in.Amount, err = amount("amount", of, ""); err != nil {
+			if in.Amount, err = amount("amount", of); err != nil {
 				return err
 			}
 			w, err := sdk.Admin().RecordPrepayment(ctx, args[0], in)
@@ -146,7 +146,7 @@ func (a *app) couponCreate() *cobra.Command {
 			return usagef("create needs --name and --uses")
 		}
 		var err error
-		if in.Amount, err = amount("amount", of, ""); err != nil {
+		if in.Amount, err = amount("amount", of); err != nil {
 			return err
 		}
 		if in.ValidUntil, err = optionalInstant("until", until); err != nil {

@@ -58,7 +58,7 @@ func (a *app) paymentRefund() *cobra.Command {
 				in.Reopen = &reopen
 			}
 			if of != "" {
-				m, err := amount("amount", of, "")
+				m, err := amount("amount", of)
 				if err != nil {
 					return err
 				}
@@ -135,7 +135,7 @@ func (a *app) paymentMatch() *cobra.Command {
 				if !ok {
 					return usagef("--pays takes INVOICE=AMOUNT such as \"inv_…=119.00 EUR\", not %q", text)
 				}
-				m, err := amount("pays", of, "")
+				m, err := amount("pays", of)
 				if err != nil {
 					return err
 				}

@@ -187,7 +187,7 @@ func (a *app) priceSpot() *cobra.Command {
 	var of, from string
 	c := a.ask("spot OFFER --price PRICE [--from TIME]", "Publish the next spot price of an offer", cobra.ExactArgs(1),
 		func(ctx context.Context, sdk *client.Client, args []string) error {
-			m, err := amount("price", of, "")
+			m, err := amount("price", of)
 			if err != nil {
 				return err
 			}

@@ -93,7 +93,7 @@ func (a *app) financeGPUCost() *cobra.Command {
 	var of, from string
 	c := a.ask("gpu-cost MODEL --price PRICE [--from TIME]", "Say what an hour of a GPU model costs us", cobra.ExactArgs(1),
 		func(ctx context.Context, sdk *client.Client, args []string) error {
-			m, err := amount("price", of, "")
+			m, err := amount("price", of)
 			if err != nil {
 				return err
 			}

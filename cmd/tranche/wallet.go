@@ -29,12 +29,9 @@ func (a *app) ask(use, short string, args cobra.PositionalArgs, do func(ctx cont
 	return c
 }
 
-// amount reads 12.34 or 12.34 USD; the currency may be named apart.
-func amount(flag, text, currency string) (client.MoneyInput, error) {
-	number, named, _ := strings.Cut(strings.TrimSpace(text), " ")
-	if named != "" {
-		currency = named
-	}
+// amount reads 12.34 USD.
+func amount(flag, text string) (client.MoneyInput, error) {
+	number, currency, _ := strings.Cut(strings.TrimSpace(text), " ")
 	if number == "" || currency == "" {
 		return client.MoneyInput{}, usagef("--%s takes an amount and its currency, such as \"100.00 USD\", not %q", flag, text)
 	}
@@ -102,7 +99,7 @@ func (a *app) wallet() *cobra.Command {
 		}),
 		a.ask("top-up AMOUNT", "Pay in from the stored card, such as \"100 USD\"", cobra.ExactArgs(1),
 			func(ctx context.Context, sdk *client.Client, args []string) error {
-				m, err := amount("amount", args[0], "")
+				m, err := amount("amount", args[0])
 				if err != nil {
 					return err
 				}
@@ -118,13 +115,13 @@ func (a *app) wallet() *cobra.Command {
 }
 
 func (a *app) walletAutoTopUp() *cobra.Command {
-	var below, pay, max string
+	var below, pay, most string
 	var off bool
 	c := &cobra.Command{
 		Use: "auto-top-up --below AMOUNT --pay AMOUNT --max AMOUNT | --off", Short: "Pay in when the balance is low", Args: cobra.NoArgs,
 		Example: "  tranche wallet auto-top-up --below \"20 USD\" --pay \"100 USD\" --max \"500 USD\"",
 		RunE: func(c *cobra.Command, _ []string) error {
-			if off == (below != "" || pay != "" || max != "") {
+			if off == (below != "" || pay != "" || most != "") {
 				return usagef("auto-top-up takes either --below, --pay and --max, or --off")
 			}
 			var in client.AutoTopUp
@@ -133,8 +130,8 @@ func (a *app) walletAutoTopUp() *cobra.Command {
 				for _, x := range []struct {
 					flag, text string
 					to         *client.MoneyInput
-				}{{"below", below, &order.Threshold}, {"pay", pay, &order.Amount}, {"max", max, &order.MonthlyMax}} {
-					got, err := amount(x.flag, x.text, "")
+				}{{"below", below, &order.Threshold}, {"pay", pay, &order.Amount}, {"max", most, &order.MonthlyMax}} {
+					got, err := amount(x.flag, x.text)
 					if err != nil {
 						return err
 					}
@@ -155,7 +152,7 @@ func (a *app) walletAutoTopUp() *cobra.Command {
 	}
 	c.Flags().StringVar(&below, "below", "", "pay in when the prepaid balance is below this")
 	c.Flags().StringVar(&pay, "pay", "", "this much each time")
-	c.Flags().StringVar(&max, "max", "", "at most this much a calendar month")
+	c.Flags().StringVar(&most, "max", "", "at most this much a calendar month")
 	c.Flags().BoolVar(&off, "off", false, "end the standing order")
 	return c
 }
@@ -226,7 +223,7 @@ func (a *app) budgetCreate() *cobra.Command {
 			if project != "" && key != "" {
 				return usagef("a budget is of a project or of a key, not both")
 			}
-			m, err := amount("amount", of, "")
+			m, err := amount("amount", of)
 			if err != nil {
 				return err
 			}
@@ -267,7 +264,7 @@ func (a *app) budgetUpdate() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			var in client.BudgetPatch
 			if of != "" {
-				m, err := amount("amount", of, "")
+				m, err := amount("amount", of)
 				if err != nil {
 					return err
 				}
