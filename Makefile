@@ -26,8 +26,8 @@ replay: setup build ## replay a trace as real API calls: TRACE=dir LIMIT=300 SPE
 bench: setup build ## the benchmarks, with their peers in the same run (OUT=file for JSON)
 	@$(BIN)/tranche-dev bench $(if $(OUT),--out '$(OUT)')
 
-billing-check: ## judge N random instance histories against the oracle, and the races of money (N=1000000 SEED=)
-	@scripts/billing-check $(or $(N),100000) $(or $(SEED),0)
+billing-check: ## judge billing by an oracle, permutations, races and at scale (N=1000000 SEED= ORGS=1000 SEGMENTS=5000000)
+	@scripts/billing-check $(or $(N),100000) $(or $(SEED),0) $(ORGS) $(SEGMENTS)
 
 doctor: build ## the audit program against the dev stack
 	@$(BIN)/tranche-dev doctor
