@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/tranche-cloud/tranche/client"
 	"github.com/tranche-cloud/tranche/devstack/internal/market"
+	"github.com/tranche-cloud/tranche/devstack/internal/postgres"
 	"github.com/tranche-cloud/tranche/devstack/internal/replay"
 	"github.com/tranche-cloud/tranche/openapi/wire"
 )
@@ -195,11 +198,27 @@ func cordonRacesCreates(t *testing.T, r *region) {
 	require.NoError(t, err)
 }
 
-// invoiceOfTheMonth finalizes what the other tests used.
+// invoiceOfTheMonth finalizes what the other tests used, while the worker is killed.
 func invoiceOfTheMonth(t *testing.T, r *region) {
 	ctx := within(t, time.Minute)
+	worker, err := r.Process("worker")
+	require.NoError(t, err)
+	conn, err := pgx.Connect(ctx, r.Postgres.DSN(postgres.Superuser, "tranche"))
+	require.NoError(t, err)
+	killed := make(chan error, 1)
+	go func() {
+		runs := 0
+		for err := error(nil); runs == 0 && err == nil; {
+			err = conn.QueryRow(ctx, `select count(*) from invoice_runs`).Scan(&runs)
+		}
+		killed <- errors.Join(worker.Signal(syscall.SIGKILL), conn.Close(context.WithoutCancel(ctx)))
+	}()
 	run, err := r.CloseMonth(ctx)
 	require.NoError(t, err)
+	require.NoError(t, <-killed)
+	require.NoError(t, worker.WaitReady(ctx))
+	require.Equal(t, len(run.Invoices), value[int](t, ctx, r, `select count(distinct org_id) from invoices where status = 'open'`), "one each")
+	require.Equal(t, len(run.Invoices), value[int](t, ctx, r, `select count(*) from ledger_journals where kind = 'invoice_finalized'`), "posted once")
 	require.NotEmpty(t, run.Invoices)
 	numbers := map[string]bool{}
 	for _, i := range run.Invoices {
