@@ -32,7 +32,7 @@ type Deps struct {
 	Seller billing.Party
 	// TaxIDs asks a register about tax ids; nil knows their syntax only.
 	TaxIDs TaxIDValidator
-	// Originals renders the files that are documents before the law. Worker only.
+	// Originals renders the files that are documents before the law. The worker stores them, the api shows what is not stored yet.
 	Originals Originals
 	// Grace is how long after a month its usage may still arrive, in business time;
 	// 0 is DefaultGrace.
