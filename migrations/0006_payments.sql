@@ -224,8 +224,8 @@ create table invoice_write_offs (
   org_id uuid not null,
   id uuid not null,
   invoice_id uuid not null,
-  payment_id uuid, -- of a recovery: what was paid after all
-  amount_minor bigint not null constraint invoice_write_offs_amount check ((amount_minor > 0) = (payment_id is null) and amount_minor <> 0),
+  payment_id uuid, -- of a recovery (negative) by money that came after all; one without is by a credit note
+  amount_minor bigint not null constraint invoice_write_offs_amount check (amount_minor <> 0 and (amount_minor < 0 or payment_id is null)),
   currency text not null,
   reason text not null,
   created_by text not null,

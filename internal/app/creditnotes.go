@@ -242,10 +242,6 @@ func (a *App) bookMoney(ctx context.Context, t *store.SystemTx, c Caller, k corr
 	if err := t.Credited(ctx, k.original.Org, k.original.ID, gross); err != nil {
 		return err
 	}
-	refunds, err := a.refundsOf(ctx, t, k)
-	if err != nil {
-		return err
-	}
 	funding, err := a.returned(ctx, t, k)
 	if err != nil {
 		return err
@@ -257,10 +253,15 @@ func (a *App) bookMoney(ctx context.Context, t *store.SystemTx, c Caller, k corr
 	if err := t.Post(ctx, journal); err != nil {
 		return err
 	}
-	if _, err := a.releaseOverpaid(ctx, t, k.original.Org, k.original.ID); err != nil {
+	paid, err := t.PaidBy(ctx, k.original.Org, k.original.ID, k.original.Currency)
+	if err != nil {
 		return err
 	}
-	for _, r := range refunds {
+	released, err := a.releaseOverpaid(ctx, t, k.original.Org, k.original.ID)
+	if err != nil || k.note.Refund != billing.RefundProvider {
+		return err
+	}
+	for _, r := range refundsOf(paid, released) {
 		if err := a.orderRefund(ctx, t, c, k.original.Org, r.payment, r.amount, RefundOrder{Reason: k.note.Reason}); err != nil {
 			return err
 		}
@@ -312,28 +313,21 @@ type refund struct {
 	amount  money.Amount
 }
 
-// refundsOf says which payments give back what the note takes off beyond what is
-// owed, newest first, if they are to.
-func (a *App) refundsOf(ctx context.Context, t *store.SystemTx, k correction) ([]refund, error) {
-	if k.note.Refund != billing.RefundProvider {
-		return nil, nil
-	}
-	over := -k.note.Total.Minor() - max(k.original.Due.Minor(), 0)
-	paid, err := t.PaidBy(ctx, k.original.Org, k.original.ID, k.original.Currency)
-	if err != nil {
-		return nil, err
-	}
-	over = min(over, k.original.Settlement.Paid.Minor())
+// refundsOf says which of the payments of a document, newest first, what was released
+// of it came from: that much of each goes back the way it came. What the wallet paid
+// went back to the wallet before.
+func refundsOf(paid []store.FreePayment, released money.Amount) []refund {
+	over := released.Minor()
 	var out []refund
 	for _, p := range paid {
 		part := min(over, p.Free.Minor())
 		if part <= 0 {
 			break
 		}
-		out = append(out, refund{payment: p.ID, amount: money.NewAmount(part, k.original.Currency)})
+		out = append(out, refund{payment: p.ID, amount: money.NewAmount(part, released.Currency())})
 		over -= part
 	}
-	return out, nil
+	return out
 }
 
 func checkCorrection(c Caller, reason string, r billing.Refund) error {

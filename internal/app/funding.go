@@ -212,11 +212,12 @@ type returnOrder struct {
 	wallet   bool            // what was paid by other means goes to the wallet, too
 }
 
-// returnFunding gives back what a credit note takes off beyond what is still owed:
-// first to the lots that paid for the document, the last use first; then, if asked,
-// as a new prepaid lot. The rest stays with the document, for a refund. The billing
-// account is locked. Call it before the note is posted, and post the note with the
-// result (ledger.ForCreditNote).
+// returnFunding gives back what a credit note takes off beyond what is still owed.
+// What was written off comes first: it was never paid, the write-off becomes smaller.
+// Then the lots that paid for the document, the last use first; then, if asked, what
+// was paid otherwise as a new prepaid lot. The rest stays with the document, for a
+// refund. The billing account is locked. Call it before the note is posted, and post
+// the note with the result (ledger.ForCreditNote).
 func returnFunding(ctx context.Context, t *store.SystemTx, o returnOrder) (ledger.Funding, error) {
 	v := o.original
 	if _, err := t.LockWallet(ctx, v.Org); err != nil {
@@ -232,13 +233,20 @@ func returnFunding(ctx context.Context, t *store.SystemTx, o returnOrder) (ledge
 	}
 	s := settled[v.ID]
 	due := v.Total.Minor() - s.Prepaid.Minor() - s.Paid.Minor() - s.Credited.Minor() - s.WrittenOff.Minor()
-	over := -o.note.Total.Minor() - max(due, 0)
-	back, err := returnUses(ctx, t, v, wallet.Prepaid, max(over, 0), at)
+	over := max(-o.note.Total.Minor()-max(due, 0), 0)
+	given := min(over, max(s.WrittenOff.Minor(), 0)) // never paid: there is less to give up, and nothing to give back
+	if given > 0 {
+		if err := recoverWritten(ctx, t, v.Org, id.Payment{}, v.ID, money.NewAmount(given, v.Currency), "credited", at); err != nil {
+			return ledger.Funding{}, err
+		}
+	}
+	over -= given
+	back, err := returnUses(ctx, t, v, wallet.Prepaid, over, at)
 	if err != nil {
 		return ledger.Funding{}, err
 	}
 	out := ledger.Funding{Prepaid: money.NewAmount(back, v.Currency)}
-	if rest := over - back; o.wallet && rest > 0 {
+	if rest := min(over-back, s.Paid.Minor()); o.wallet && rest > 0 {
 		if err := creditLot(ctx, t, o, rest, at); err != nil {
 			return ledger.Funding{}, err
 		}

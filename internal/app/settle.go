@@ -102,7 +102,7 @@ func (a *App) apply(
 		return amount, nil
 	}
 	if part > due {
-		if err := recoverWritten(ctx, t, org, p, x.Invoice, money.NewAmount(part-due, amount.Currency()), now); err != nil {
+		if err := recoverWritten(ctx, t, org, p, x.Invoice, money.NewAmount(part-due, amount.Currency()), "paid after all", now); err != nil {
 			return amount, err
 		}
 	}
@@ -135,15 +135,16 @@ func allocate(ctx context.Context, t *store.SystemTx, x store.Allocation) error 
 	return t.CountPayment(ctx, x.Org, x.Payment, count)
 }
 
-// recoverWritten takes a write-off back for money that came after all.
+// recoverWritten takes a part of a write-off back: for money that came after all, or
+// (p zero) because a credit note takes it off the document.
 func recoverWritten(
-	ctx context.Context, t *store.SystemTx, org id.Org, p id.Payment, inv id.Invoice, amount money.Amount, now time.Time,
+	ctx context.Context, t *store.SystemTx, org id.Org, p id.Payment, inv id.Invoice, amount money.Amount, reason string, now time.Time,
 ) error {
 	back, err := amount.Neg()
 	if err != nil {
 		return err
 	}
-	w := store.WriteOff{Org: org, ID: id.New[id.Event](), Invoice: inv, Payment: p, Amount: back, Reason: "paid after all", By: "system"}
+	w := store.WriteOff{Org: org, ID: id.New[id.Event](), Invoice: inv, Payment: p, Amount: back, Reason: reason, By: "system"}
 	if err := t.InsertWriteOff(ctx, w); err != nil {
 		return err
 	}

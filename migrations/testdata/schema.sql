@@ -1354,7 +1354,7 @@ CREATE TABLE public.invoice_write_offs (
     reason text NOT NULL,
     created_by text NOT NULL,
     at timestamp with time zone NOT NULL,
-    CONSTRAINT invoice_write_offs_amount CHECK ((((amount_minor > 0) = (payment_id IS NULL)) AND (amount_minor <> 0)))
+    CONSTRAINT invoice_write_offs_amount CHECK (((amount_minor <> 0) AND ((amount_minor < 0) OR (payment_id IS NULL))))
 );
 
 ALTER TABLE ONLY public.invoice_write_offs FORCE ROW LEVEL SECURITY;
