@@ -186,7 +186,7 @@ func TestWalletsAndBudgets(t *testing.T) {
 	l, acme := sold(t)
 	bolt := l.tenant(t, "Bolt")
 	require.Equal(t, "postpaid", l.must(t, 200, acme.secret, "GET", organization+"/wallet", nil).text("mode"))
-	paid := l.must(t, 201, l.operator, "POST", acme.admin()+"/prepayments", map[string]any{"reference": "bank-1", "amount": usd("100.00")})
+	paid := l.must(t, 201, l.operator, "POST", acme.admin()+"/prepayments", map[string]any{"reference": "bank-1", "amount": usd("100")})
 	require.Equal(t, "100.00", paid.text("prepaid", "amount"))
 	once := l.must(t, 201, l.operator, "POST", acme.admin()+"/prepayments", map[string]any{"reference": "bank-1", "amount": usd("100.00")})
 	require.Equal(t, "100.00", once.text("prepaid", "amount"), "one reference counts once")

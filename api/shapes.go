@@ -127,10 +127,10 @@ func amountIn(m wire.MoneyInput, pointer string) (money.Amount, error) {
 		return money.Amount{}, invalid(codeInvalid, "The currency is not supported.",
 			fault.Field{Pointer: pointer + "/currency", Code: "unknown", Detail: "Use an ISO 4217 code."}).Because(err)
 	}
-	a, err := money.ParseAmount(m.Amount, c)
+	a, err := money.ReadAmount(m.Amount, c)
 	if err != nil {
 		return a, invalid(codeInvalid, "The amount cannot be kept in its currency.",
-			fault.Field{Pointer: pointer + "/amount", Code: "format", Detail: fmt.Sprintf("A decimal with the digits that %s has.", c.Code())}).Because(err)
+			fault.Field{Pointer: pointer + "/amount", Code: "format", Detail: fmt.Sprintf("A decimal with at most the %d digits that %s has.", c.Exponent(), c.Code())}).Because(err)
 	}
 	if a.Minor() > maxMinor {
 		return a, invalid(codeInvalid, "The amount is absurd.",

@@ -64,6 +64,9 @@ func (a *App) CreateBudget(ctx context.Context, c Caller, org id.Org, in NewBudg
 				return err
 			}
 		}
+		if err := ownKey(ctx, t, org, b.Key); err != nil {
+			return err
+		}
 		have, err := t.Budgets(ctx, org)
 		if err != nil {
 			return err
@@ -80,6 +83,21 @@ func (a *App) CreateBudget(ctx context.Context, c Caller, org id.Org, in NewBudg
 		return t.Audit(ctx, c.audit(org, "budget.create", b.ID.String()))
 	})
 	return b, err
+}
+
+// ownKey refuses a key of somebody else, or of nobody, as what cannot be seen.
+func ownKey(ctx context.Context, t *store.SystemTx, org id.Org, k id.Key) error {
+	if k.IsZero() {
+		return nil
+	}
+	found, err := t.Credential(ctx, k)
+	if err != nil {
+		return err
+	}
+	if found.Org != org {
+		return store.NotFound()
+	}
+	return nil
 }
 
 func checkScope(b Budget) error {

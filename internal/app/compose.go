@@ -183,7 +183,7 @@ func (a *App) carryOver(ctx context.Context, t billReader, s sale, v billing.Inv
 	with := v
 	with.Lines = slices.Clone(v.Lines)
 	for _, c := range waiting {
-		if c.Period.From.After(v.Period.From) {
+		if !c.Period.From.Before(v.Period.From) { // a carried month's preview has its usage already
 			continue
 		}
 		d, err := s.decide(ctx, c.TaxPoint)
@@ -220,11 +220,12 @@ func deductAdvances(ctx context.Context, t billReader, s sale, v billing.Invoice
 }
 
 // small reports whether a document is below what the issuer bills: then the period is
-// carried on. What has waited for a year is billed at any amount.
+// carried on. What has waited for a year is billed at any amount, and so is what
+// promotional credit paid for: a grant is spent by an invoice alone.
 func (s sale) small(v billing.Invoice) bool {
 	for _, l := range v.Lines {
 		switch l.Key.Component {
-		case billing.AdvanceOffset:
+		case billing.AdvanceOffset, billing.PromoCredit:
 			return false
 		case billing.CarryOver:
 			if l.During.From.AddDate(1, 0, 0).Before(v.Period.To) {

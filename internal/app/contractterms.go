@@ -247,7 +247,7 @@ func (r *termReader) amounts(in ContractTerms) error {
 const maxAmount = 1_000_000_000_000_000
 
 func (r *termReader) amount(text, pointer string) (money.Amount, error) {
-	amount, err := money.ParseAmount(text, r.currency)
+	amount, err := money.ReadAmount(text, r.currency)
 	switch {
 	case errors.Is(err, money.ErrRange), err == nil && amount.Minor() > maxAmount:
 		return amount, refused(pointer, "range", "The amount is too large.").Because(err)

@@ -393,6 +393,9 @@ func TestSmallAmountsAreCarriedOn(t *testing.T) {
 	_, err = b.GetInvoice(t.Context(), c.Caller, carried[0].ID)
 	require.Equal(t, "resource.not_found", fault.CodeOf(err))
 	require.NoError(t, b.RerateInvoice(t.Context(), c.Org, carried[0].ID))
+	again, err := b.PreviewInvoice(t.Context(), c.Caller, "2026-11")
+	require.NoError(t, err)
+	require.Equal(t, "0.49", again.Subtotal.Decimal(), "its usage counts once")
 
 	inst, from := b.instance(t, c, "december"), november.AddDate(0, 1, 5)
 	require.True(t, b.start(t, c, inst, 1, from))
@@ -414,6 +417,25 @@ func TestSmallAmountsAreCarriedOn(t *testing.T) {
 	require.NoError(t, b.RerateInvoice(t.Context(), c.Org, v.ID))
 	require.Zero(t, b.count(t, `select count(*) from invoices where status = 'carried' and carried_by is null`))
 	b.balanced(t, c, v.ID)
+}
+
+// What promotional credit paid for is invoiced at any amount: carried on, the month would
+// cost nothing and leave the credit unspent.
+func TestPromotionalCreditIsSpentOnSmallMonths(t *testing.T) {
+	b := newBilled(t)
+	b.german(t, func(i *billing.Issuer) { i.SmallAmounts = []money.Amount{*usdAmount(100)} })
+	c := b.tenant(t, "acme", quota.Limits{})
+	b.buyer(t, c, "DE", "")
+	_, err := b.CreateGrant(t.Context(), b.operator, c.Org, app.NewGrant{Name: "gift", Amount: *usdAmount(500)})
+	require.NoError(t, err)
+	b.used(t, c, "one", time.Hour)
+	made := b.invoiced(t, c)
+	require.Len(t, made, 1)
+	require.Equal(t, billing.Open, made[0].State)
+	require.Equal(t, "0.00", made[0].Total.Decimal())
+	require.Equal(t, "4.51", b.wallet(t, c).Promo.Decimal(), "0.49 of the gift is spent")
+	require.NoError(t, b.RerateInvoice(t.Context(), c.Org, made[0].ID))
+	b.balanced(t, c, made[0].ID)
 }
 
 // The last invoice of an organization has everything, whatever it comes to.

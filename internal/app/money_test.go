@@ -252,6 +252,7 @@ func TestCouponsUnderACrowd(t *testing.T) {
 	c := b.tenant(t, "acme", quota.Limits{})
 	require.NoError(t, b.CreateCoupon(t.Context(), b.operator, app.Coupon{Code: "WELCOME", Name: "Welcome", Amount: cents(500), MaxUses: 10, GrantDays: 30}))
 	require.Equal(t, "name.taken", fault.CodeOf(b.CreateCoupon(t.Context(), b.operator, app.Coupon{Code: "WELCOME", Amount: cents(1), MaxUses: 1})))
+	require.Equal(t, "request.invalid", fault.CodeOf(b.CreateCoupon(t.Context(), b.operator, app.Coupon{Code: "OVER", Amount: cents(1), MaxUses: 1, ValidUntil: november.AddDate(-1, 0, 0)})))
 	var won, had sync.Map
 	race(t, func(n int) error {
 		_, err := b.RedeemCoupon(t.Context(), c.Caller, "welcome ")
@@ -336,6 +337,11 @@ func TestBudgetsTellOnceAndStop(t *testing.T) {
 	require.NoError(t, err)
 	key, err := b.CreateBudget(t.Context(), c.Caller, c.Org, app.NewBudget{Scope: app.KeyBudget, Key: c.Key, Amount: cents(40)})
 	require.NoError(t, err)
+	other := b.tenant(t, "globex", quota.Limits{})
+	for _, k := range []id.Key{other.Key, id.New[id.Key]()} {
+		_, err = b.CreateBudget(t.Context(), c.Caller, c.Org, app.NewBudget{Scope: app.KeyBudget, Key: k, Amount: cents(40)})
+		require.Equal(t, "resource.not_found", fault.CodeOf(err), "of another, and of nobody")
+	}
 	inst, from := b.instance(t, c, "one"), november.AddDate(0, 0, 1)
 	b.exec(t, `insert into instance_keys (org_id, instance_id, key_id) values ($1, $2, $3)`, uuid.UUID(c.Org), uuid.UUID(inst), uuid.UUID(c.Key))
 	require.True(t, b.start(t, c, inst, 1, from))

@@ -107,6 +107,9 @@ func parseLine(account string, field func(string) string) (store.StatementLine, 
 	if l.Amount, err = money.ParseAmount(field("amount"), currency); err != nil || l.Amount.IsZero() {
 		return l, fmt.Sprintf("amount is a decimal of %s, not 0", currency)
 	}
+	if l.Amount.Minor() > maxAmount {
+		return l, fmt.Sprintf("amount is at most %s", money.NewAmount(maxAmount, currency))
+	}
 	l.ID = id.New[id.StatementLine]()
 	return l, ""
 }

@@ -214,6 +214,13 @@ func (a *App) CreateCoupon(ctx context.Context, c Caller, in Coupon) error {
 		return bad("/grant_days", "must be 0 to 36500")
 	}
 	return a.Store.InSystem(ctx, "create a coupon", func(t *store.SystemTx) error {
+		at, err := t.BusinessNow(ctx)
+		if err != nil {
+			return err
+		}
+		if !in.ValidUntil.IsZero() && !in.ValidUntil.After(at) {
+			return bad("/valid_until", "must be after "+at.Format(time.RFC3339))
+		}
 		if err := t.InsertCoupon(ctx, in, c.actor()); err != nil {
 			return err
 		}

@@ -35,6 +35,19 @@ func ParseAmount(text string, c Currency) (Amount, error) {
 	return fromBig(value, c)
 }
 
+// ReadAmount reads an amount as people write it, with at most the minor digits of the
+// currency: 100, 12.3 and 12.30 for USD. It fails as ParseAmount does.
+func ReadAmount(text string, c Currency) (Amount, error) {
+	if c.IsZero() {
+		return Amount{}, fmt.Errorf("%w: none given", ErrCurrency)
+	}
+	value, _, err := parseDecimal(text, c.exponent)
+	if err != nil {
+		return Amount{}, err
+	}
+	return fromBig(value, c)
+}
+
 func fromBig(value *big.Int, c Currency) (Amount, error) {
 	if !value.IsInt64() {
 		return Amount{}, fmt.Errorf("%w: %s minor units of %s", ErrRange, value, c)

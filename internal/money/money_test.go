@@ -58,6 +58,26 @@ func TestAmountHasExactlyTheMinorDigits(t *testing.T) {
 	require.ErrorIs(t, err, money.ErrCurrency)
 }
 
+func TestAmountsAsPeopleWriteThem(t *testing.T) {
+	for text, minor := range map[string]int64{"100": 10000, "12.3": 1230, "12.30": 1230, "0": 0, "-5": -500} {
+		a, err := money.ReadAmount(text, usd)
+		require.NoError(t, err, text)
+		require.Equal(t, minor, a.Minor(), text)
+	}
+	for _, text := range []string{"", "12.345", ".50", "1.", "1e2", "01", "1,000", "NaN"} {
+		_, err := money.ReadAmount(text, usd)
+		require.ErrorIs(t, err, money.ErrMalformed, "%q", text)
+	}
+	_, err := money.ReadAmount("12.0", jpy)
+	require.ErrorIs(t, err, money.ErrMalformed)
+	_, err = money.ReadAmount("92233720368547758", usd)
+	require.NoError(t, err)
+	_, err = money.ReadAmount("92233720368547759", usd)
+	require.ErrorIs(t, err, money.ErrRange)
+	_, err = money.ReadAmount("1", money.Currency{})
+	require.ErrorIs(t, err, money.ErrCurrency)
+}
+
 func TestAmountsNeitherWrapNorMix(t *testing.T) {
 	huge, one := money.NewAmount(math.MaxInt64, usd), money.NewAmount(1, usd)
 	_, err := huge.Add(one)
