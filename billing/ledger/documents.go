@@ -58,7 +58,8 @@ func ForInvoice(v billing.Invoice, f Funding) (Journal, error) {
 // ForCreditNote returns the journal of a credit note or cancellation of the
 // document named: what ForInvoice wrote, the other way round. The amounts of v are
 // negative; f is what goes back, positive: to the wallet it goes as balance, not as
-// burned. It fails with fault.Internal for sums that do not add up.
+// burned. The note on an advance invoice posts its tax alone, as that did. It fails
+// with fault.Internal for sums that do not add up.
 func ForCreditNote(v billing.Invoice, of id.Invoice, f Funding) (Journal, error) {
 	if v.ID.IsZero() || v.State == billing.Preview {
 		return Journal{}, broken("a preview is not posted")
@@ -66,6 +67,9 @@ func ForCreditNote(v billing.Invoice, of id.Invoice, f Funding) (Journal, error)
 	e := Entry{Org: v.Org, Reference: v.ID, On: v.FinalizedAt}
 	if e.On.IsZero() {
 		e.On = v.Period.To.Add(-time.Microsecond)
+	}
+	if len(v.Lines) > 0 && v.Lines[0].Key.Reference == string(billing.AdvancePaid) {
+		return e.build(CreditNoteIssued, v.Currency).debit(Advance, v.TaxTotal).credit(Tax, v.TaxTotal).done()
 	}
 	var err error
 	for _, a := range []*money.Amount{&f.Prepaid, &f.Promo, &f.AdvanceTax, &f.AdvanceNet} {

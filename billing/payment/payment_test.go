@@ -27,7 +27,7 @@ func parsed(t *testing.T, text, code string) money.Amount {
 
 // Cases B15 and B16 of public bug reports: factors of 100 that were hard-coded, and
 // provider exponents taken from ISO 4217.
-func TestProviderUnits(t *testing.T) {
+func TestB15B16ProviderUnits(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		text, code string

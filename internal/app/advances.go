@@ -2,6 +2,8 @@ package app
 
 import (
 	"context"
+	"fmt"
+	"math/big"
 
 	"github.com/tranche-cloud/tranche/billing"
 	"github.com/tranche-cloud/tranche/billing/ledger"
@@ -63,4 +65,53 @@ func (a *App) IssueAdvance(ctx context.Context, t *store.SystemTx, org id.Org, p
 		return billing.Invoice{}, err
 	}
 	return a.number(ctx, t, v)
+}
+
+// advanceReturned is why an advance invoice is credited by the money's way back.
+const advanceReturned = "The prepayment was returned."
+
+// creditAdvance takes the tax of a returned prepayment back: a credit note on its
+// advance invoice over as much of it, if it has one. The billing account is locked.
+func (a *App) creditAdvance(ctx context.Context, t *store.SystemTx, org id.Org, p id.Payment, gross money.Amount) error {
+	made, found, err := t.AdvanceOf(ctx, org, p)
+	if err != nil || !found {
+		return err
+	}
+	if err := t.LockInvoice(ctx, org, made); err != nil {
+		return err
+	}
+	original, err := t.Invoice(ctx, org, made)
+	if err != nil {
+		return err
+	}
+	notes, err := t.CreditNotesOf(ctx, org, made)
+	if err != nil {
+		return err
+	}
+	left, err := billing.CreditLeft(original, notes)
+	if err != nil {
+		return err
+	}
+	line := original.Lines[0]
+	net, err := gross.Exact().Scale(big.NewRat(1_000_000, 1_000_000+line.TaxRatePPM)).Round()
+	if err != nil {
+		return fmt.Errorf("crediting an advance: %w", err)
+	}
+	if net.Minor() >= left.Net.Minor() || gross.Minor() >= left.Gross.Minor() {
+		net = left.Net
+	}
+	if net.Sign() <= 0 {
+		return nil
+	}
+	note, err := billing.Credit(original, notes, []billing.LineCredit{{No: line.No, Net: &net}})
+	if err == nil && -note.Total.Minor() < gross.Minor() && net.Minor() < left.Net.Minor() {
+		more := money.NewAmount(net.Minor()+1, net.Currency()) // never less than what went back: an invoice deducts what is left
+		note, err = billing.Credit(original, notes, []billing.LineCredit{{No: line.No, Net: &more}})
+	}
+	if err != nil {
+		return err
+	}
+	note.Reason = advanceReturned
+	_, err = a.book(ctx, t, Caller{}, correction{original: original, note: note})
+	return err
 }

@@ -327,15 +327,17 @@ type prepayment struct {
 	Org    id.Org
 	Source [16]byte
 	Gross  money.Amount
-	Tax    money.Amount // of Gross: what an advance invoice taxed, zero without one
 	From   ledger.Account
 	Name   string
 }
 
-// receivePrepayment adds a payment to a wallet. It reports false if it was added
-// before. It fails with request.invalid for nothing, and for another currency than
-// the organization's.
+// receivePrepayment adds a payment to a wallet, and invoices it in advance where the
+// issuer taxes at receipt. It reports false if it was added before. It fails with
+// request.invalid for nothing, and for another currency than the organization's.
 func (a *App) receivePrepayment(ctx context.Context, t *store.SystemTx, p prepayment) (bool, error) {
+	if err := t.LockBillingAccount(ctx, p.Org); err != nil {
+		return false, err
+	}
 	w, err := t.LockWallet(ctx, p.Org)
 	if err != nil {
 		return false, err
@@ -347,14 +349,22 @@ func (a *App) receivePrepayment(ctx context.Context, t *store.SystemTx, p prepay
 	if err != nil {
 		return false, err
 	}
-	if p.Tax.Currency().IsZero() {
-		p.Tax = money.NewAmount(0, p.Gross.Currency())
+	if _, err := t.GrantOf(ctx, p.Org, p.Source); fault.KindOf(err) != fault.NotFound {
+		return false, err
+	}
+	advance, err := a.IssueAdvance(ctx, t, p.Org, id.Payment(p.Source), p.Gross)
+	if err != nil {
+		return false, err
+	}
+	tax := money.NewAmount(0, p.Gross.Currency())
+	if !advance.ID.IsZero() {
+		tax = advance.TaxTotal
 	}
 	if p.Name == "" {
 		p.Name = "Prepayment"
 	}
 	fresh, err := t.InsertGrant(ctx, p.Org, store.NewLot{Lot: wallet.Lot{
-		Grant: id.New[id.Grant](), Kind: wallet.Prepaid, Name: p.Name, Priority: prepaidPriority, Amount: p.Gross, Tax: p.Tax,
+		Grant: id.New[id.Grant](), Kind: wallet.Prepaid, Name: p.Name, Priority: prepaidPriority, Amount: p.Gross, Tax: tax,
 		Source: p.Source, CreatedAt: at,
 	}})
 	if err != nil || !fresh {
@@ -374,7 +384,8 @@ func (a *App) receivePrepayment(ctx context.Context, t *store.SystemTx, p prepay
 
 // returnPrepayment takes money that was paid in out of a wallet again: a refund or
 // chargeback of the payment Source, written once per Reference. What was spent
-// already cannot be returned: it fails with state.conflict.
+// already cannot be returned: it fails with state.conflict. The billing account is
+// locked.
 func (a *App) returnPrepayment(ctx context.Context, t *store.SystemTx, org id.Org, source, reference [16]byte, gross money.Amount, to ledger.Account) error {
 	w, err := t.LockWallet(ctx, org)
 	if err != nil {
@@ -397,6 +408,9 @@ func (a *App) returnPrepayment(ctx context.Context, t *store.SystemTx, org id.Or
 	}
 	uses := []wallet.Use{{Grant: lot.Grant, Amount: gross}}
 	if err := t.MoveGrants(ctx, org, wallet.Prepaid, store.FundedPeriod{Period: metering.PeriodOf(at)}, store.UseReturned, at, uses); err != nil {
+		return err
+	}
+	if err := a.creditAdvance(ctx, t, org, id.Payment(source), gross); err != nil {
 		return err
 	}
 	journal, err := ledger.PrepaymentReturned(ledger.Entry{Org: org, Reference: reference, On: at}, to, gross)

@@ -105,7 +105,11 @@ func (a *App) StoreOriginal(ctx context.Context, org id.Org, inv id.Invoice) (bi
 // asIssued is the document as it was when it was issued: what was paid or credited
 // later is not part of it.
 func asIssued(v billing.Invoice) billing.Invoice {
-	issued, err := v.Settled(billing.Settlement{Prepaid: v.Settlement.Prepaid})
+	at := billing.Settlement{Prepaid: v.Settlement.Prepaid}
+	if v.Kind == billing.AdvanceInvoice { // the money is there
+		at.Prepaid = v.Total
+	}
+	issued, err := v.Settled(at)
 	if err != nil {
 		return v
 	}

@@ -65,15 +65,27 @@ func (t *tx) AdvancesLeft(ctx context.Context, org id.Org) ([]AdvanceLeft, error
 	if err != nil {
 		return nil, mapError(err)
 	}
+	lines, err := t.q.AdvancesDeducted(ctx, t.raw, uuid.UUID(org))
+	if err != nil {
+		return nil, mapError(err)
+	}
+	deducted := map[string]int64{}
+	for _, l := range lines {
+		deducted[l.Reference] = l.Net
+	}
 	out := make([]AdvanceLeft, 0, len(rows))
 	for _, r := range rows {
+		left := r.NetLeft - deducted[id.Invoice(r.ID).String()]
+		if left <= 0 {
+			continue
+		}
 		currency, err := money.ParseCurrency(r.Currency)
 		if err != nil {
 			return nil, fmt.Errorf("reading invoice %s: %w", r.ID, err)
 		}
 		out = append(out, AdvanceLeft{
 			ID: id.Invoice(r.ID), Number: *r.Number, Payment: orZero[id.Payment](r.SourceID), Category: r.TaxCategory, RatePPM: r.RatePpm,
-			Net: money.NewAmount(r.NetLeft, currency),
+			Net: money.NewAmount(left, currency),
 		})
 	}
 	return out, nil

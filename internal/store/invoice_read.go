@@ -74,6 +74,9 @@ func (t *tx) settled(ctx context.Context, list []billing.Invoice) ([]billing.Inv
 		return nil, err
 	}
 	for i, v := range list {
+		if v.Kind == billing.AdvanceInvoice { // issued for money that is there
+			sums[v.ID] = billing.Settlement{Prepaid: v.Total}
+		}
 		if list[i], err = v.Settled(sums[v.ID]); err != nil {
 			return nil, err
 		}

@@ -60,17 +60,22 @@ where i.org_id = @org_id and i.id = any(@invoice_ids::uuid[]) and i.status = 'ca
 select id from invoices where org_id = @org_id and kind = 'advance' and source_id = @source_id and live and status = 'open';
 
 -- name: AdvancesLeft :many
--- Advance invoices with the net that no document has deducted yet.
+-- Advance invoices with the net that no credit note took off.
 select a.id, a.number, a.currency, a.source_id, l.tax_category, (l.tax_rate * 1000000)::bigint as rate_ppm, a.total_minor,
-  (a.subtotal_minor - coalesce(c.net, 0) - coalesce(d.net, 0))::bigint as net_left
+  (a.subtotal_minor - coalesce(c.net, 0))::bigint as net_left
 from invoices a
 join invoice_lines l on l.invoice_id = a.id and l.line_no = 1
 left join lateral (select -sum(n.subtotal_minor) as net from invoices n where n.corrects = a.id and n.status = 'open') c on true
-left join lateral (select -sum(o.amount_minor) as net from invoice_lines o join invoices i on i.id = o.invoice_id
-  where o.org_id = a.org_id and o.component = 'advance_deduction' and o.reference = a.id::text and i.live and i.status = 'open') d on true
 where a.org_id = @org_id and a.kind = 'advance' and a.live and a.status = 'open'
-  and a.subtotal_minor - coalesce(c.net, 0) - coalesce(d.net, 0) > 0
+  and a.subtotal_minor - coalesce(c.net, 0) > 0
 order by a.finalized_at, a.id;
+
+-- name: AdvancesDeducted :many
+-- The net that standing documents deducted, by the advance invoice that a line names.
+select o.reference, (-sum(o.amount_minor))::bigint as net
+from invoice_lines o join invoices i on i.id = o.invoice_id
+where o.org_id = @org_id and o.component = 'advance_deduction' and i.live and i.status = 'open'
+group by o.reference;
 
 -- name: BasisOf :one
 select engine_version, inputs, inputs_hash, terms, segment_count, as_of_close, source_id from invoices

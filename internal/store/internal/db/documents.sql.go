@@ -23,16 +23,47 @@ func (q *Queries) AdvanceOf(ctx context.Context, db DBTX, orgID uuid.UUID, sourc
 	return id, err
 }
 
+const advancesDeducted = `-- name: AdvancesDeducted :many
+select o.reference, (-sum(o.amount_minor))::bigint as net
+from invoice_lines o join invoices i on i.id = o.invoice_id
+where o.org_id = $1 and o.component = 'advance_deduction' and i.live and i.status = 'open'
+group by o.reference
+`
+
+type AdvancesDeductedRow struct {
+	Reference string
+	Net       int64
+}
+
+// The net that standing documents deducted, by the advance invoice that a line names.
+func (q *Queries) AdvancesDeducted(ctx context.Context, db DBTX, orgID uuid.UUID) ([]AdvancesDeductedRow, error) {
+	rows, err := db.Query(ctx, advancesDeducted, orgID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []AdvancesDeductedRow
+	for rows.Next() {
+		var i AdvancesDeductedRow
+		if err := rows.Scan(&i.Reference, &i.Net); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const advancesLeft = `-- name: AdvancesLeft :many
 select a.id, a.number, a.currency, a.source_id, l.tax_category, (l.tax_rate * 1000000)::bigint as rate_ppm, a.total_minor,
-  (a.subtotal_minor - coalesce(c.net, 0) - coalesce(d.net, 0))::bigint as net_left
+  (a.subtotal_minor - coalesce(c.net, 0))::bigint as net_left
 from invoices a
 join invoice_lines l on l.invoice_id = a.id and l.line_no = 1
 left join lateral (select -sum(n.subtotal_minor) as net from invoices n where n.corrects = a.id and n.status = 'open') c on true
-left join lateral (select -sum(o.amount_minor) as net from invoice_lines o join invoices i on i.id = o.invoice_id
-  where o.org_id = a.org_id and o.component = 'advance_deduction' and o.reference = a.id::text and i.live and i.status = 'open') d on true
 where a.org_id = $1 and a.kind = 'advance' and a.live and a.status = 'open'
-  and a.subtotal_minor - coalesce(c.net, 0) - coalesce(d.net, 0) > 0
+  and a.subtotal_minor - coalesce(c.net, 0) > 0
 order by a.finalized_at, a.id
 `
 
@@ -47,7 +78,7 @@ type AdvancesLeftRow struct {
 	NetLeft     int64
 }
 
-// Advance invoices with the net that no document has deducted yet.
+// Advance invoices with the net that no credit note took off.
 func (q *Queries) AdvancesLeft(ctx context.Context, db DBTX, orgID uuid.UUID) ([]AdvancesLeftRow, error) {
 	rows, err := db.Query(ctx, advancesLeft, orgID)
 	if err != nil {
