@@ -29,6 +29,8 @@ create function organizations_due(p_period text) returns setof uuid language sql
   ), late as (
     select c.org_id, max(c.n) as n from (
       select u.org_id, u.close_no as n from usage_segments u where u.billing_period = p_period
+      union all -- what still runs is sealed before it is invoiced
+      select u.org_id, 0 from usage_segments u, bounds b where upper_inf(u.during) and lower(u.during) < b.to_at
       union all
       select x.org_id, greatest(x.close_no, coalesce(x.lifted_close_no, 0)) from usage_exclusions x, bounds b
       where x.during && tstzrange(b.from_at, b.to_at, '[)')

@@ -267,6 +267,8 @@ CREATE FUNCTION public.organizations_due(p_period text) RETURNS SETOF uuid
   ), late as (
     select c.org_id, max(c.n) as n from (
       select u.org_id, u.close_no as n from usage_segments u where u.billing_period = p_period
+      union all -- what still runs is sealed before it is invoiced
+      select u.org_id, 0 from usage_segments u, bounds b where upper_inf(u.during) and lower(u.during) < b.to_at
       union all
       select x.org_id, greatest(x.close_no, coalesce(x.lifted_close_no, 0)) from usage_exclusions x, bounds b
       where x.during && tstzrange(b.from_at, b.to_at, '[)')
@@ -1739,6 +1741,7 @@ CREATE TABLE public.payment_disputes (
     provider_ref text NOT NULL,
     amount_minor bigint NOT NULL,
     fee_minor bigint DEFAULT 0 NOT NULL,
+    held_minor bigint DEFAULT 0 NOT NULL,
     currency text NOT NULL,
     state text NOT NULL,
     reason text DEFAULT ''::text NOT NULL,
@@ -1759,11 +1762,13 @@ CREATE TABLE public.payment_refunds (
     refund_key text NOT NULL,
     provider_ref text DEFAULT ''::text NOT NULL,
     amount_minor bigint NOT NULL,
+    lost_minor bigint DEFAULT 0 NOT NULL,
     currency text NOT NULL,
     state text DEFAULT 'planned'::text NOT NULL,
     reason text DEFAULT ''::text NOT NULL,
     detail text DEFAULT ''::text NOT NULL,
     created_by text DEFAULT ''::text NOT NULL,
+    sends integer DEFAULT 0 NOT NULL,
     next_try_at timestamp with time zone DEFAULT clock_timestamp(),
     created_at timestamp with time zone NOT NULL,
     revision bigint DEFAULT 1 NOT NULL,
@@ -1782,6 +1787,7 @@ CREATE TABLE public.payments (
     amount_minor bigint NOT NULL,
     currency text NOT NULL,
     fee_minor bigint,
+    fee_currency text,
     allocated_minor bigint DEFAULT 0 NOT NULL,
     refunded_minor bigint DEFAULT 0 NOT NULL,
     charged_back_minor bigint DEFAULT 0 NOT NULL,
@@ -2746,7 +2752,11 @@ CREATE UNIQUE INDEX invoices_advance_once ON public.invoices USING btree (org_id
 
 CREATE UNIQUE INDEX invoices_billed_once ON public.invoices USING btree (org_id, period, close_no) WHERE (live AND (kind = 'usage'::text));
 
+CREATE INDEX invoices_by_bare_number ON public.invoices USING btree (upper(regexp_replace(number, '[^[:alnum:]]'::text, ''::text, 'g'::text))) WHERE (number IS NOT NULL);
+
 CREATE INDEX invoices_notes_of ON public.invoices USING btree (corrects) WHERE (corrects IS NOT NULL);
+
+CREATE INDEX invoices_open_totals ON public.invoices USING btree (total_minor) WHERE (status = 'open'::text);
 
 CREATE INDEX invoices_waiting ON public.invoices USING btree (org_id) WHERE ((status = 'carried'::text) AND (carried_by IS NULL) AND live);
 
@@ -3163,10 +3173,10 @@ ALTER TABLE ONLY public.invoice_write_offs
     ADD CONSTRAINT invoice_write_offs_invoice FOREIGN KEY (org_id, invoice_id) REFERENCES public.invoices(org_id, id);
 
 ALTER TABLE ONLY public.invoices
-    ADD CONSTRAINT invoices_carried_by FOREIGN KEY (carried_by) REFERENCES public.invoices(id);
+    ADD CONSTRAINT invoices_carried_by FOREIGN KEY (org_id, carried_by) REFERENCES public.invoices(org_id, id);
 
 ALTER TABLE ONLY public.invoices
-    ADD CONSTRAINT invoices_corrects FOREIGN KEY (corrects) REFERENCES public.invoices(id);
+    ADD CONSTRAINT invoices_corrects FOREIGN KEY (org_id, corrects) REFERENCES public.invoices(org_id, id);
 
 ALTER TABLE ONLY public.invoices
     ADD CONSTRAINT invoices_issuer FOREIGN KEY (issuer) REFERENCES public.issuers(slug);
@@ -3175,7 +3185,7 @@ ALTER TABLE ONLY public.invoices
     ADD CONSTRAINT invoices_org FOREIGN KEY (org_id) REFERENCES public.organizations(id);
 
 ALTER TABLE ONLY public.invoices
-    ADD CONSTRAINT invoices_replaces FOREIGN KEY (replaces) REFERENCES public.invoices(id);
+    ADD CONSTRAINT invoices_replaces FOREIGN KEY (org_id, replaces) REFERENCES public.invoices(org_id, id);
 
 ALTER TABLE ONLY public.issuer_versions
     ADD CONSTRAINT issuer_versions_issuer FOREIGN KEY (issuer) REFERENCES public.issuers(slug);
