@@ -13,7 +13,7 @@ import (
 // ImportStatement answers POST /v1/admin/bank-statements.
 func (h *Handlers) ImportStatement(ctx context.Context, req ImportStatementRequestObject) (ImportStatementResponseObject, error) {
 	var out ImportStatement201JSONResponse
-	again, err := h.once(ctx, func(ctx context.Context) (visit, error) {
+	again, err := h.onceApart(ctx, func(ctx context.Context) (visit, error) {
 		got, err := h.app.ImportStatement(ctx, caller(ctx), req.Body.Account, []byte(req.Body.Csv))
 		if err != nil {
 			return nil, err

@@ -81,7 +81,7 @@ func (h *Handlers) CheckTaxId(ctx context.Context, req CheckTaxIdRequestObject) 
 		return nil, err
 	}
 	var out CheckTaxId200JSONResponse
-	again, err := h.once(ctx, func(ctx context.Context) (visit, error) {
+	again, err := h.onceApart(ctx, func(ctx context.Context) (visit, error) {
 		got, err := h.app.CheckTaxID(ctx, caller(ctx), o)
 		if err != nil {
 			return nil, err

@@ -17,7 +17,7 @@ import (
 // CreateFinanceClose answers POST /v1/admin/finance/closes.
 func (h *Handlers) CreateFinanceClose(ctx context.Context, req CreateFinanceCloseRequestObject) (CreateFinanceCloseResponseObject, error) {
 	var out CreateFinanceClose201JSONResponse
-	again, err := h.once(ctx, func(ctx context.Context) (visit, error) {
+	again, err := h.onceApart(ctx, func(ctx context.Context) (visit, error) {
 		got, err := h.app.CloseMonth(ctx, caller(ctx), req.Body.Period)
 		if err != nil {
 			return nil, err
@@ -117,7 +117,7 @@ func (h *Handlers) CheckInvoiceRun(ctx context.Context, req CheckInvoiceRunReque
 		return nil, err
 	}
 	var out CheckInvoiceRun200JSONResponse
-	again, err := h.once(ctx, func(ctx context.Context) (visit, error) {
+	again, err := h.onceApart(ctx, func(ctx context.Context) (visit, error) {
 		got, err := h.app.ReratePeriod(ctx, caller(ctx), period)
 		if err != nil {
 			return nil, err

@@ -18,12 +18,26 @@ type visit func(http.ResponseWriter) error
 // gets the stored answer, which is not nil then. What work returns is stored: it
 // must be free of secrets.
 func (h *Handlers) once(ctx context.Context, work func(context.Context) (visit, error)) (*repeated, error) {
+	return keyed(ctx, h.app.Idempotent, work)
+}
+
+// onceApart is once for work that takes long, asks somebody outside and is idempotent
+// by its content: no transaction is open while it lasts.
+func (h *Handlers) onceApart(ctx context.Context, work func(context.Context) (visit, error)) (*repeated, error) {
+	return keyed(ctx, h.app.IdempotentApart, work)
+}
+
+// keyed runs work under the idempotency key of the call.
+func keyed(
+	ctx context.Context, run func(context.Context, app.Once, func(context.Context) (app.Answer, error)) (app.Answer, bool, error),
+	work func(context.Context) (visit, error),
+) (*repeated, error) {
 	c := callFrom(ctx)
 	key := app.Once{
 		Org: c.principal.Org, Principal: c.principal.String(), Method: c.op.method, Path: c.path, Key: c.key,
 		Fingerprint: fingerprint(c.value),
 	}
-	answer, replayed, err := h.app.Idempotent(ctx, key, func(ctx context.Context) (app.Answer, error) {
+	answer, replayed, err := run(ctx, key, func(ctx context.Context) (app.Answer, error) {
 		write, err := work(ctx)
 		if err != nil {
 			return app.Answer{}, err

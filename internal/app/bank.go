@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tranche-cloud/tranche/billing/ledger"
@@ -16,9 +17,12 @@ import (
 // of them by themselves; the others wait in the queue. Debits were left out.
 type StatementImport struct{ Lines, New, Matched, Debits int }
 
+// importBatch is how many lines of a statement one transaction takes in.
+const importBatch = 100
+
 // ImportStatement takes the credits of a bank statement in (see parseStatement), each
 // once for its account and bank_id, and matches what the rules are sure of. A
-// statement may be sent again. It fails with request.invalid, and with
+// statement may be sent again. Operators only. It fails with request.invalid, and with
 // statement.mismatch when a bank_id comes with other contents; nothing is imported
 // then.
 func (a *App) ImportStatement(ctx context.Context, c Caller, account string, body []byte) (out StatementImport, err error) {
@@ -31,32 +35,23 @@ func (a *App) ImportStatement(ctx context.Context, c Caller, account string, bod
 	}
 	out.Lines, out.Debits = len(lines), debits
 	ctx = store.Apart(ctx)
-	var fresh []id.StatementLine
-	err = a.Store.InSystem(ctx, "import a bank statement", func(t *store.SystemTx) error {
-		for _, l := range lines {
-			l.ImportedBy = c.actor()
-			known, added, err := t.InsertStatementLine(ctx, l)
-			if err != nil {
-				return err
-			}
-			if !added && (known.Amount != l.Amount || !known.BookedOn.Equal(l.BookedOn) || known.Reference != l.Reference || known.Payer != l.Payer) {
-				return fault.New(fault.Conflict, "statement.mismatch",
-					fmt.Sprintf("The entry %s of %s was imported with other contents.", l.BankID, account)).
-					Suggest("Compare it with the bank's own statement; nothing was imported.")
-			}
-			if added || known.State == "queued" {
-				fresh = append(fresh, known.ID)
-			}
-			if added {
-				out.New++
-			}
-		}
-		return t.Audit(ctx, c.audit(id.Org{}, "statement.import", account))
-	})
-	if err != nil {
+	if err := a.checkKnownLines(ctx, lines); err != nil {
 		return out, err
 	}
-	for _, l := range fresh {
+	var waiting []id.StatementLine
+	for batch := range slices.Chunk(lines, importBatch) {
+		var fresh int
+		var queued []id.StatementLine
+		err := a.Store.InSystem(ctx, "import a bank statement", func(t *store.SystemTx) error {
+			fresh, queued, err = importLines(ctx, t, c, batch)
+			return err
+		})
+		if err != nil {
+			return out, err
+		}
+		out.New, waiting = out.New+fresh, append(waiting, queued...)
+	}
+	for _, l := range waiting {
 		var done bool
 		err := a.Store.InSystem(ctx, "match a bank transfer", func(t *store.SystemTx) error {
 			done, err = a.matchLine(ctx, t, l)
@@ -70,6 +65,63 @@ func (a *App) ImportStatement(ctx context.Context, c Caller, account string, bod
 		}
 	}
 	return out, nil
+}
+
+// checkKnownLines fails where a line is known with other contents, or comes twice
+// with different ones. It only reads.
+func (a *App) checkKnownLines(ctx context.Context, lines []store.StatementLine) error {
+	first := map[string]store.StatementLine{}
+	for _, l := range lines {
+		before, twice := first[l.BankID]
+		if twice && !sameEntry(before, l) {
+			return statementMismatch(l)
+		}
+		first[l.BankID] = l
+	}
+	return a.Store.InSystem(ctx, "compare a bank statement", func(t *store.SystemTx) error {
+		for batch := range slices.Chunk(lines, 10*importBatch) {
+			known, err := t.KnownStatementLines(ctx, batch)
+			if err != nil {
+				return err
+			}
+			for _, l := range known {
+				if !sameEntry(l, first[l.BankID]) {
+					return statementMismatch(l)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// importLines writes what of a batch is new, and lists what waits to be matched.
+func importLines(ctx context.Context, t *store.SystemTx, c Caller, batch []store.StatementLine) (fresh int, queued []id.StatementLine, err error) {
+	for _, l := range batch {
+		l.ImportedBy = c.actor()
+		known, added, err := t.InsertStatementLine(ctx, l)
+		if err != nil {
+			return 0, nil, err
+		}
+		if !sameEntry(known, l) { // another import came in between
+			return 0, nil, statementMismatch(l)
+		}
+		if added || known.State == "queued" {
+			queued = append(queued, known.ID)
+		}
+		if added {
+			fresh++
+		}
+	}
+	return fresh, queued, t.Audit(ctx, c.audit(id.Org{}, "statement.import", batch[0].Account))
+}
+
+func sameEntry(a, b store.StatementLine) bool {
+	return a.Amount == b.Amount && a.BookedOn.Equal(b.BookedOn) && a.Reference == b.Reference && a.Payer == b.Payer
+}
+
+func statementMismatch(l store.StatementLine) error {
+	return fault.New(fault.Conflict, "statement.mismatch", fmt.Sprintf("The entry %s of %s was imported with other contents.", l.BankID, l.Account)).
+		Suggest("Compare it with the bank's own statement; nothing was imported.")
 }
 
 // matchLine decides a line by the rules, or notes why it waits.

@@ -105,55 +105,85 @@ type Movement struct {
 var rolled = []ledger.Account{ledger.Receivable, ledger.Unbilled, ledger.Prepaid, ledger.PrepaidUsed, ledger.Promo, ledger.UnappliedCash}
 
 // CloseMonth freezes a month of the ledger and stores its reports and journal for
-// good. It is idempotent: a closed month is answered as it is. Later postings for it
-// go to the next open day. It fails with request.invalid, and with state.conflict
-// while the month or the grace after it lasts and while an earlier month is open.
+// good. It is idempotent: a closed month is answered as it is, and one that was frozen
+// and not reported on is reported on. Later postings for it go to the next open day.
+// Operators only. It fails with request.invalid, and with state.conflict while the
+// month or the grace after it lasts and while an earlier month is open.
+//
+// Freezing is one short transaction; what it froze is read afterwards, with nobody
+// waiting.
 func (a *App) CloseMonth(ctx context.Context, c Caller, period string) (out MonthClose, err error) {
+	if err := operatorOnly(c); err != nil {
+		return MonthClose{}, err
+	}
 	month, err := metering.ParsePeriod(period)
 	if err != nil {
 		return MonthClose{}, err
 	}
-	if out, err = a.GetClose(store.Apart(ctx), c, period); fault.KindOf(err) != fault.NotFound { // a miss would end a shared transaction
+	ctx = store.Apart(ctx)
+	if out, err = a.GetClose(ctx, c, period); fault.KindOf(err) != fault.NotFound {
 		return out, err
 	}
-	if err := a.AccrueAll(store.Apart(ctx)); err != nil { // by itself: it is idempotent
+	if err := a.AccrueAll(ctx); err != nil {
 		return MonthClose{}, err
 	}
+	at, err := a.freeze(ctx, c, period, month)
+	if err != nil {
+		return MonthClose{}, err
+	}
+	var made store.MonthClose
+	var journal []byte
+	err = a.Store.InSystem(ctx, "report on a frozen month", func(t *store.SystemTx) error {
+		made, journal, err = makeClose(ctx, t, period, month)
+		return err
+	})
+	if err != nil {
+		return MonthClose{}, err
+	}
+	made.ClosedBy, made.ClosedAt = c.actor(), at
 	err = a.Store.InSystem(ctx, "close a month", func(t *store.SystemTx) error {
+		fresh, err := t.InsertMonthClose(ctx, made, journal)
+		if err != nil || !fresh {
+			return err
+		}
+		return t.Audit(ctx, c.audit(id.Org{}, "finance.close", period))
+	})
+	if err != nil {
+		return MonthClose{}, err
+	}
+	return a.GetClose(ctx, c, period)
+}
+
+// freeze keeps postings out of a month from now on, unless it is frozen, and returns
+// the instant.
+func (a *App) freeze(ctx context.Context, c Caller, period string, month metering.Interval) (at time.Time, err error) {
+	last := month.To.Add(-24 * time.Hour)
+	err = a.Store.InSystem(ctx, "freeze a month", func(t *store.SystemTx) error {
 		through, err := t.LockBooks(ctx)
 		if err != nil {
 			return err
 		}
-		stored, err := t.MonthClose(ctx, period)
-		if err == nil {
-			out, err = closeFrom(stored)
+		if at, err = t.BusinessNow(ctx); err != nil || through.Equal(last) {
 			return err
 		}
-		if fault.KindOf(err) != fault.NotFound {
+		if err := a.closable(month, through, at); err != nil {
 			return err
 		}
-		now, err := t.BusinessNow(ctx)
-		if err != nil {
+		if through.Year() > 1 {
+			before := metering.PeriodOf(through)
+			switch _, err := t.MonthClose(ctx, before); {
+			case fault.KindOf(err) == fault.NotFound:
+				return fault.New(fault.Conflict, "state.conflict", "The close of "+before+" did not end.").Suggest("Close " + before + " again, then this month.")
+			case err != nil:
+				return err
+			}
+		}
+		if err := t.CloseBooks(ctx, last); err != nil {
 			return err
 		}
-		if err := a.closable(month, through, now); err != nil {
-			return err
-		}
-		made, journal, err := makeClose(ctx, t, period, month)
-		if err != nil {
-			return err
-		}
-		made.ClosedBy, made.ClosedAt = c.actor(), now
-		if err := t.CloseMonth(ctx, made, journal, month.To.Add(-24*time.Hour)); err != nil {
-			return err
-		}
-		if err := t.Audit(ctx, c.audit(id.Org{}, "finance.close", period)); err != nil {
-			return err
-		}
-		out, err = closeFrom(made)
-		return err
+		return t.Audit(ctx, c.audit(id.Org{}, "finance.freeze", period))
 	})
-	return out, err
+	return at, err
 }
 
 // closable refuses months that are not over or out of turn.

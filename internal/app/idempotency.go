@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tranche-cloud/tranche/internal/fault"
+	"github.com/tranche-cloud/tranche/internal/id"
 	"github.com/tranche-cloud/tranche/internal/store"
 )
 
@@ -41,6 +42,21 @@ type Answer struct {
 func (a *App) Idempotent(
 	ctx context.Context, once Once, work func(context.Context) (Answer, error),
 ) (answer Answer, replayed bool, err error) {
+	return a.keyed(ctx, once, work, a.once)
+}
+
+// IdempotentApart is Idempotent for work that takes long or asks somebody outside: no
+// transaction is open while it lasts, and its answer is stored afterwards. A process
+// that dies in between, or a repetition at another process, does the work again: only
+// for work that is idempotent by its content.
+func (a *App) IdempotentApart(
+	ctx context.Context, once Once, work func(context.Context) (Answer, error),
+) (answer Answer, replayed bool, err error) {
+	return a.keyed(ctx, once, work, a.onceApart)
+}
+
+// keyed lets one of a burst in this process run, by whichever way.
+func (a *App) keyed(ctx context.Context, once Once, work func(context.Context) (Answer, error), run keyedRun) (answer Answer, replayed bool, err error) {
 	if once.Key == "" {
 		answer, err = work(ctx)
 		return answer, false, err
@@ -50,7 +66,7 @@ func (a *App) Idempotent(
 	for {
 		f, first := a.flights.join(once)
 		if first {
-			return a.fly(ctx, once, f, work)
+			return a.fly(ctx, once, f, work, run)
 		}
 		select {
 		case <-f.done:
@@ -70,21 +86,27 @@ func (a *App) Idempotent(
 
 // fly is once for the first of a burst: however it ends, the others go on.
 func (a *App) fly(
-	ctx context.Context, once Once, f *flight, work func(context.Context) (Answer, error),
+	ctx context.Context, once Once, f *flight, work func(context.Context) (Answer, error), run keyedRun,
 ) (answer Answer, replayed bool, err error) {
 	err = errors.New("the work did not return")
 	defer func() { a.flights.land(once, f, answer, err) }()
-	return a.once(ctx, once, work)
+	return run(ctx, once, work)
+}
+
+// keyedRun does the work of a key unless its answer is there.
+type keyedRun func(context.Context, Once, func(context.Context) (Answer, error)) (answer Answer, replayed bool, err error)
+
+// keys is what a transaction can do with idempotency keys.
+type keys interface {
+	IdempotentAnswer(context.Context, store.IdempotencyKey) (*store.IdempotentAnswer, error)
+	ClaimIdempotencyKey(context.Context, store.IdempotencyKey) (*store.IdempotentAnswer, error)
+	SaveIdempotentAnswer(context.Context, store.IdempotencyKey, store.IdempotentAnswer) error
 }
 
 // once claims the key, works and stores the answer, in one transaction.
 func (a *App) once(
 	ctx context.Context, once Once, work func(context.Context) (Answer, error),
 ) (answer Answer, replayed bool, err error) {
-	type keys interface {
-		ClaimIdempotencyKey(context.Context, store.IdempotencyKey) (*store.IdempotentAnswer, error)
-		SaveIdempotentAnswer(context.Context, store.IdempotencyKey, store.IdempotentAnswer) error
-	}
 	run := func(ctx context.Context, t keys) error {
 		stored, err := t.ClaimIdempotencyKey(ctx, once)
 		if err != nil {
@@ -92,11 +114,8 @@ func (a *App) once(
 		}
 		if stored != nil {
 			replayed = true
-			answer = Answer{Status: stored.Status, Headers: stored.Headers, Body: stored.Body}
-			if !bytes.Equal(stored.Fingerprint, once.Fingerprint) {
-				return keyMismatch()
-			}
-			return nil
+			answer, err = replay(once, *stored)
+			return err
 		}
 		if answer, err = work(ctx); err != nil {
 			return err
@@ -105,17 +124,63 @@ func (a *App) once(
 			Status: answer.Status, Headers: answer.Headers, Body: answer.Body,
 		})
 	}
-	if once.Org.IsZero() {
-		err = a.Store.ShareSystem(ctx, "idempotent operator request", func(ctx context.Context, t *store.SystemTx) error {
-			return run(ctx, t)
-		})
-	} else {
-		err = a.Store.ShareOrg(ctx, once.Org, func(ctx context.Context, t *store.OrgTx) error { return run(ctx, t) })
-	}
-	if err != nil {
+	if err = a.withKeys(ctx, once.Org, run); err != nil {
 		return Answer{}, false, err
 	}
 	return answer, replayed, nil
+}
+
+// onceApart looks for the answer, works, and stores the answer: the two transactions
+// around the work are short. Who stores first answers for all.
+func (a *App) onceApart(
+	ctx context.Context, once Once, work func(context.Context) (Answer, error),
+) (answer Answer, replayed bool, err error) {
+	ctx = store.Apart(ctx)
+	var stored *store.IdempotentAnswer
+	err = a.withKeys(ctx, once.Org, func(ctx context.Context, t keys) error {
+		stored, err = t.IdempotentAnswer(ctx, once)
+		return err
+	})
+	if err != nil {
+		return Answer{}, false, err
+	}
+	if stored == nil {
+		if answer, err = work(ctx); err != nil {
+			return Answer{}, false, err
+		}
+		err = a.withKeys(ctx, once.Org, func(ctx context.Context, t keys) error {
+			if stored, err = t.ClaimIdempotencyKey(ctx, once); err != nil || stored != nil {
+				return err
+			}
+			return t.SaveIdempotentAnswer(ctx, once, store.IdempotentAnswer{
+				Status: answer.Status, Headers: answer.Headers, Body: answer.Body,
+			})
+		})
+		if err != nil || stored == nil {
+			return answer, false, err
+		}
+	}
+	answer, err = replay(once, *stored)
+	return answer, err == nil, err
+}
+
+// replay is the stored answer, for the body that it was given to.
+func replay(once Once, stored store.IdempotentAnswer) (Answer, error) {
+	if !bytes.Equal(stored.Fingerprint, once.Fingerprint) {
+		return Answer{}, keyMismatch()
+	}
+	return Answer{Status: stored.Status, Headers: stored.Headers, Body: stored.Body}, nil
+}
+
+// withKeys runs fn in a transaction that the use cases called with its context join:
+// of an organization, or of the system for operators.
+func (a *App) withKeys(ctx context.Context, org id.Org, fn func(context.Context, keys) error) error {
+	if org.IsZero() {
+		return a.Store.ShareSystem(ctx, "idempotent operator request", func(ctx context.Context, t *store.SystemTx) error {
+			return fn(ctx, t)
+		})
+	}
+	return a.Store.ShareOrg(ctx, org, func(ctx context.Context, t *store.OrgTx) error { return fn(ctx, t) })
 }
 
 // ForgetKeys deletes idempotency keys past their life and returns how many.

@@ -163,3 +163,44 @@ func TestIdempotentGivesUpOnAKeyThatAnotherProcessHolds(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, replayed)
 }
+
+// Work that takes long holds no transaction open: feeds wait for the oldest one.
+func TestIdempotentApartKeepsNoTransactionOpen(t *testing.T) {
+	w := newWorld(t, clock.Real())
+	o := app.Once{Principal: "operator", Method: "POST", Path: "/v1/admin/x", Key: "k", Fingerprint: []byte("a")}
+	runs := 0
+	work := func(context.Context) (app.Answer, error) {
+		runs++
+		require.Zero(t, w.count(t, `select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()
+			and (backend_xid is not null or state like 'idle in transaction%')`))
+		return app.Answer{Status: 201, Body: fmt.Appendf(nil, `{"n": %d}`, runs)}, nil
+	}
+	_, replayed, err := w.IdempotentApart(t.Context(), o, func(context.Context) (app.Answer, error) { return app.Answer{}, errors.New("boom") })
+	require.EqualError(t, err, "boom", "failures are not stored")
+	require.False(t, replayed)
+	_, replayed, err = w.IdempotentApart(t.Context(), o, work)
+	require.NoError(t, err)
+	require.False(t, replayed)
+	again, replayed, err := w.IdempotentApart(t.Context(), o, work)
+	require.NoError(t, err)
+	require.True(t, replayed)
+	require.Equal(t, app.Answer{Status: 201, Headers: again.Headers, Body: []byte(`{"n": 1}`)}, again)
+	other := o
+	other.Fingerprint = []byte("b")
+	_, _, err = w.IdempotentApart(t.Context(), other, work)
+	require.Equal(t, "idempotency.mismatch", fault.CodeOf(err))
+	require.Equal(t, 1, runs)
+
+	// Another process stores first: its answer is everybody's.
+	second := app.New(w.Deps)
+	o.Key = "raced"
+	late, replayed, err := w.IdempotentApart(t.Context(), o, func(ctx context.Context) (app.Answer, error) {
+		_, _, err := second.IdempotentApart(ctx, o, func(context.Context) (app.Answer, error) {
+			return app.Answer{Status: 200, Body: []byte(`"first"`)}, nil
+		})
+		return app.Answer{Status: 200, Body: []byte(`"second"`)}, err
+	})
+	require.NoError(t, err)
+	require.True(t, replayed)
+	require.Equal(t, `"first"`, string(late.Body))
+}

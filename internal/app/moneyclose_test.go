@@ -108,6 +108,29 @@ func TestCloseOfAMonth(t *testing.T) {
 	}
 }
 
+// A process that died after the freeze: the month takes no posting, the next one is not
+// closed before its report is there, and closing again makes it.
+func TestCloseOfAFrozenMonth(t *testing.T) {
+	b := newBilled(t)
+	ctx := t.Context()
+	c := b.tenant(t, "acme", quota.Limits{})
+	b.prepay(t, c, "money", 700)
+	b.setClock(t, november.AddDate(0, 2, 2))
+	_, err := b.owner.Exec(ctx, `update ledger_books set closed_through = '2026-11-30'`)
+	require.NoError(t, err)
+	_, err = b.GetClose(ctx, b.operator, "2026-11")
+	require.Equal(t, fault.NotFound, fault.KindOf(err))
+	_, err = b.CloseMonth(ctx, b.operator, "2026-12")
+	require.Equal(t, "state.conflict", fault.CodeOf(err))
+	require.Contains(t, err.Error(), "2026-11")
+	closed, err := b.CloseMonth(ctx, b.operator, "2026-11")
+	require.NoError(t, err)
+	require.Equal(t, "2026-11", closed.Period)
+	_, err = b.CloseMonth(ctx, b.operator, "2026-12")
+	require.NoError(t, err)
+	require.Equal(t, 2, b.count(t, `select count(*) from audit_log where operation = 'finance.close'`))
+}
+
 // Two closes and a crowd that posts: nothing lands in the month after its report.
 func TestCloseUnderACrowd(t *testing.T) {
 	b := newBilled(t)

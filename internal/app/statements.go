@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	maxStatement      = 8 << 20 // bytes
-	maxStatementLines = 20_000
+	maxStatement      = 1 << 20 // bytes; as much as a request of the API carries
+	maxStatementLines = 10_000
 )
 
 // statementColumns are the columns that a statement must have, in any order; others
@@ -34,7 +34,7 @@ func parseStatement(account string, body []byte) (lines []store.StatementLine, d
 			With(fault.Field{Pointer: "/account", Code: "required", Detail: "1 to 64 characters, for example the IBAN"})
 	}
 	if len(body) > maxStatement {
-		return nil, 0, fault.New(fault.TooLarge, "request.too_large", "A statement is at most 8 MiB.").Suggest("Import it in parts.")
+		return nil, 0, fault.New(fault.TooLarge, "request.too_large", "A statement is at most 1 MiB.").Suggest("Import it in parts.")
 	}
 	r := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(body, []byte("\xef\xbb\xbf"))))
 	r.FieldsPerRecord = 0

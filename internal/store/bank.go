@@ -51,6 +51,29 @@ func (t *SystemTx) InsertStatementLine(ctx context.Context, l StatementLine) (kn
 	return known, n == 1, err
 }
 
+// KnownStatementLines reads which of the lines, all of one account, are known by their
+// ids of the bank.
+func (t *SystemTx) KnownStatementLines(ctx context.Context, lines []StatementLine) ([]StatementLine, error) {
+	if len(lines) == 0 {
+		return nil, nil
+	}
+	ids := make([]string, len(lines))
+	for i, l := range lines {
+		ids[i] = l.BankID
+	}
+	rows, err := t.q.StatementLinesByBankIDs(ctx, t.raw, lines[0].Account, ids)
+	if err != nil {
+		return nil, mapError(err)
+	}
+	out := make([]StatementLine, len(rows))
+	for i, r := range rows {
+		if out[i], err = statementLine(r); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
 // LockStatementLine reads a line and keeps others from it. It fails with
 // resource.not_found.
 func (t *SystemTx) LockStatementLine(ctx context.Context, line id.StatementLine) (StatementLine, error) {

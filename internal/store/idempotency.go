@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tranche-cloud/tranche/internal/fault"
@@ -48,9 +49,21 @@ func (t *tx) ClaimIdempotencyKey(ctx context.Context, k IdempotencyKey) (*Idempo
 	if n == 1 {
 		return nil, nil
 	}
+	a, err := t.IdempotentAnswer(ctx, k)
+	if err == nil && a == nil { // it was forgotten this moment
+		err = KeyInFlight()
+	}
+	return a, err
+}
+
+// IdempotentAnswer reads the answer stored for a key, nil for none.
+func (t *tx) IdempotentAnswer(ctx context.Context, k IdempotencyKey) (*IdempotentAnswer, error) {
 	row, err := t.q.GetIdempotencyKey(ctx, t.raw, db.GetIdempotencyKeyParams{
 		OrgID: uuid.UUID(k.Org), Method: k.Method, Path: k.Path, Key: k.Key,
 	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, mapError(err)
 	}

@@ -246,15 +246,17 @@ type MonthClose struct {
 	ClosedAt time.Time
 }
 
-// CloseMonth stores a closed month, from whose days on nothing is posted any more.
-func (t *SystemTx) CloseMonth(ctx context.Context, m MonthClose, journal []byte, last time.Time) error {
-	err := t.q.InsertMonthClose(ctx, t.raw, db.InsertMonthCloseParams{
+// CloseBooks lets nobody post into the days up to and with the last one any more.
+func (t *SystemTx) CloseBooks(ctx context.Context, last time.Time) error {
+	return mapError(t.q.CloseBooks(ctx, t.raw, last))
+}
+
+// InsertMonthClose stores a closed month and reports whether it was the first to.
+func (t *SystemTx) InsertMonthClose(ctx context.Context, m MonthClose, journal []byte) (bool, error) {
+	n, err := t.q.InsertMonthClose(ctx, t.raw, db.InsertMonthCloseParams{
 		Period: m.Period, Report: m.Report, JournalCsv: journal, Sha256: m.SHA256[:], ClosedBy: m.ClosedBy, ClosedAt: m.ClosedAt,
 	})
-	if err != nil {
-		return mapError(err)
-	}
-	return mapError(t.q.CloseBooks(ctx, t.raw, last))
+	return n == 1, mapError(err)
 }
 
 // MonthClose reads a closed month. It fails with resource.not_found.

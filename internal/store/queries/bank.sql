@@ -8,6 +8,9 @@ on conflict (account, bank_id) do nothing;
 -- name: StatementLineByBankID :one
 select * from statement_lines where account = @account and bank_id = @bank_id;
 
+-- name: StatementLinesByBankIDs :many
+select * from statement_lines where account = @account and bank_id = any(@bank_ids::text[]);
+
 -- name: StatementLineForUpdate :one
 select * from statement_lines where id = @line_id for no key update;
 

@@ -79,9 +79,10 @@ select (case when isfinite(closed_through) then closed_through else date '0001-0
 -- name: CloseBooks :exec
 update ledger_books set closed_through = cast(@through::timestamptz as date);
 
--- name: InsertMonthClose :exec
+-- name: InsertMonthClose :execrows
 insert into month_closes (period, report, journal_csv, sha256, closed_by, closed_at)
-values (@period, @report, @journal_csv, @sha256, @closed_by, @closed_at);
+values (@period, @report, @journal_csv, @sha256, @closed_by, @closed_at)
+on conflict (period) do nothing;
 
 -- name: MonthClose :one
 select period, report, sha256, closed_by, closed_at from month_closes where period = @period;

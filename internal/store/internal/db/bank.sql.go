@@ -196,6 +196,48 @@ func (q *Queries) StatementLineForUpdate(ctx context.Context, db DBTX, lineID uu
 	return i, err
 }
 
+const statementLinesByBankIDs = `-- name: StatementLinesByBankIDs :many
+select id, account, bank_id, booked_on, amount_minor, currency, reference, payer, state, why, matched_org, payment_id, decided_by, imported_by, imported_at, decided_at, revision from statement_lines where account = $1 and bank_id = any($2::text[])
+`
+
+func (q *Queries) StatementLinesByBankIDs(ctx context.Context, db DBTX, account string, bankIds []string) ([]StatementLine, error) {
+	rows, err := db.Query(ctx, statementLinesByBankIDs, account, bankIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []StatementLine
+	for rows.Next() {
+		var i StatementLine
+		if err := rows.Scan(
+			&i.ID,
+			&i.Account,
+			&i.BankID,
+			&i.BookedOn,
+			&i.AmountMinor,
+			&i.Currency,
+			&i.Reference,
+			&i.Payer,
+			&i.State,
+			&i.Why,
+			&i.MatchedOrg,
+			&i.PaymentID,
+			&i.DecidedBy,
+			&i.ImportedBy,
+			&i.ImportedAt,
+			&i.DecidedAt,
+			&i.Revision,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const transferCandidates = `-- name: TransferCandidates :many
 with d as (
   select i.org_id, i.id, i.number, i.currency, o.name as org_name,

@@ -86,9 +86,10 @@ func (q *Queries) InsertJournal(ctx context.Context, db DBTX, arg InsertJournalP
 	return err
 }
 
-const insertMonthClose = `-- name: InsertMonthClose :exec
+const insertMonthClose = `-- name: InsertMonthClose :execrows
 insert into month_closes (period, report, journal_csv, sha256, closed_by, closed_at)
 values ($1, $2, $3, $4, $5, $6)
+on conflict (period) do nothing
 `
 
 type InsertMonthCloseParams struct {
@@ -100,8 +101,8 @@ type InsertMonthCloseParams struct {
 	ClosedAt   time.Time
 }
 
-func (q *Queries) InsertMonthClose(ctx context.Context, db DBTX, arg InsertMonthCloseParams) error {
-	_, err := db.Exec(ctx, insertMonthClose,
+func (q *Queries) InsertMonthClose(ctx context.Context, db DBTX, arg InsertMonthCloseParams) (int64, error) {
+	result, err := db.Exec(ctx, insertMonthClose,
 		arg.Period,
 		arg.Report,
 		arg.JournalCsv,
@@ -109,7 +110,10 @@ func (q *Queries) InsertMonthClose(ctx context.Context, db DBTX, arg InsertMonth
 		arg.ClosedBy,
 		arg.ClosedAt,
 	)
-	return err
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const insertPostings = `-- name: InsertPostings :exec
