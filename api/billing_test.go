@@ -69,6 +69,25 @@ func TestAnInvoiceReachesItsSeconds(t *testing.T) {
 	require.Empty(t, report.body["different"])
 }
 
+// A document that was changed behind the product's back is found, and reported under an
+// idempotency key, too.
+func TestACheckReportsWhatDiffers(t *testing.T) {
+	l, acme := sold(t)
+	_, invoice := l.billedMonth(t, acme)
+	l.exec(t, `alter table invoices disable trigger user`)
+	l.exec(t, `update invoices set content_hash = '\x01'`)
+	l.exec(t, `alter table invoices enable trigger user`)
+	check := func() reply {
+		return l.must(t, 200, l.operator, "POST", "/v1/admin/invoice-runs/2026-11/actions/check", nil, "Idempotency-Key", "check")
+	}
+	report := check()
+	require.Equal(t, 1.0, report.body["documents"])
+	different := report.body["different"].([]any)
+	require.Len(t, different, 1)
+	require.Equal(t, invoice, different[0].(map[string]any)["invoice"])
+	require.JSONEq(t, report.raw, check().raw)
+}
+
 func TestDocumentsAreServedAsFiles(t *testing.T) {
 	l, acme := sold(t)
 	_, invoice := l.billedMonth(t, acme)

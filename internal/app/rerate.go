@@ -38,14 +38,14 @@ func (a *App) RerateInvoice(ctx context.Context, org id.Org, inv id.Invoice) err
 }
 
 func (a *App) rerate(ctx context.Context, t *store.SystemTx, stored billing.Invoice, kept store.StoredBasis) error {
-	in, _, err := a.inputs(ctx, t, stored.Org, stored.Period, stored.Period.To, kept.AsOf)
+	usage, _, err := t.BillableUsage(ctx, stored.Org, stored.Period, kept.AsOf)
 	if err != nil {
 		return err
 	}
+	in := rating.Inputs{Period: stored.Period, At: stored.Period.To, Currency: stored.Currency, Books: usage.Books, Usage: usage.Segments}
 	if in.Terms, err = billing.DecodeTerms(kept.Terms); err != nil {
 		return fmt.Errorf("reading the terms of invoice %s: %w", stored.ID, err)
 	}
-	in.Currency = stored.Currency
 	res, err := rating.RateWith(kept.Engine, in)
 	if err != nil {
 		return err
@@ -112,6 +112,7 @@ func (a *App) ReratePeriod(ctx context.Context, c Caller, period string) (Rerate
 	if _, err := metering.ParsePeriod(period); err != nil {
 		return RerateReport{}, err
 	}
+	ctx = store.Apart(ctx) // a document that differs fails its transaction, not the caller's
 	report := RerateReport{Period: period}
 	var documents []store.Document
 	err := a.Store.InSystem(ctx, "list the documents of a period", func(t *store.SystemTx) (err error) {
