@@ -61,6 +61,7 @@ create table payments (
   amount_minor bigint not null constraint payments_amount check (amount_minor > 0),
   currency text not null,
   fee_minor bigint,
+  fee_currency text, -- the provider settles in it; null with an unknown fee
   allocated_minor bigint not null default 0 constraint payments_allocated check (allocated_minor >= 0),
   refunded_minor bigint not null default 0 constraint payments_refunded check (refunded_minor >= 0),
   charged_back_minor bigint not null default 0 constraint payments_charged_back check (charged_back_minor >= 0),
@@ -101,11 +102,13 @@ create table payment_refunds (
   refund_key text not null,
   provider_ref text not null default '',
   amount_minor bigint not null constraint payment_refunds_amount check (amount_minor > 0),
+  lost_minor bigint not null default 0, -- of amount_minor: was spent before somebody refunded it at the provider
   currency text not null,
   state text not null default 'planned' constraint payment_refunds_state check (state in ('planned', 'pending', 'succeeded', 'failed')),
   reason text not null default '',
   detail text not null default '',
   created_by text not null default '',
+  sends integer not null default 0,
   next_try_at timestamptz default clock_timestamp(), -- machine time
   created_at timestamptz not null,
   revision bigint not null default 1,
@@ -127,6 +130,7 @@ create table payment_disputes (
   provider_ref text not null,
   amount_minor bigint not null constraint payment_disputes_amount check (amount_minor > 0),
   fee_minor bigint not null default 0,
+  held_minor bigint not null default 0, -- of the wallet that the payment topped up, while it is open
   currency text not null,
   state text not null constraint payment_disputes_state check (state in ('open', 'won', 'lost')),
   reason text not null default '',
@@ -183,6 +187,9 @@ create table statement_lines (
   constraint statement_lines_matched check ((state = 'matched') = (payment_id is not null))
 );
 create index statement_lines_by_state on statement_lines (state, id);
+-- Payers write numbers without case and separators.
+create index invoices_by_bare_number on invoices (upper(regexp_replace(number, '[^[:alnum:]]', '', 'g'))) where number is not null;
+create index invoices_open_totals on invoices (total_minor) where status = 'open';
 
 -- ── dunning and write-offs ─────────────────────────────────────────────────
 create table dunning_schedules (

@@ -66,6 +66,7 @@ const (
 	ChargebackOpening  Kind = "chargeback"
 	ChargebackWin      Kind = "chargeback_won"
 	ChargebackLoss     Kind = "chargeback_lost"
+	RefundLoss         Kind = "refund_lost" // of money that was spent already
 	WriteOffKind       Kind = "write_off"
 	Recovery           Kind = "recovery"
 	Deposit            Kind = "deposit"

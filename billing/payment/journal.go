@@ -22,4 +22,19 @@ func ChargebackAgainst(e ledger.Entry, from ledger.Account, amount money.Amount)
 	return j, j.Check()
 }
 
+// RefundLost books a refund of money that was spent already as a loss: the refund
+// itself takes it from unapplied cash. A negative amount takes the loss back.
+func RefundLost(e ledger.Entry, amount money.Amount) (ledger.Journal, error) {
+	back, err := amount.Neg()
+	if err != nil {
+		return ledger.Journal{}, err
+	}
+	y, m, d := e.On.UTC().Date()
+	j := ledger.Journal{
+		Org: e.Org, Kind: ledger.RefundLoss, Reference: e.Reference, Currency: amount.Currency(), EffectiveOn: midnight(y, m, d),
+		Postings: []ledger.Posting{{Account: ledger.WriteOff, Amount: amount}, {Account: ledger.UnappliedCash, Amount: back}},
+	}
+	return j, j.Check()
+}
+
 func midnight(y int, m time.Month, d int) time.Time { return time.Date(y, m, d, 0, 0, 0, 0, time.UTC) }

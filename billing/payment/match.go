@@ -134,6 +134,51 @@ func Names(reference, number string) bool {
 	return false
 }
 
+// The bounds of what Words returns: runes of a word, words that a number is written
+// in, and words in all.
+const (
+	maxWord  = 48
+	maxSplit = 8
+	maxWords = 2000
+)
+
+// Words lists what of a reference may be a number or an id, as Normal writes it: its
+// words, and neighbouring words as one. What Names finds in the reference is among
+// them if it has at most 48 runes in 8 words, and the reference is none of a thousand
+// words.
+func Words(reference string) []string {
+	fields := strings.FieldsFunc(strings.ToUpper(reference), func(r rune) bool { return !word(r) })
+	seen := map[string]bool{}
+	out := []string{}
+	for i := range fields {
+		joined := ""
+		for _, next := range fields[i:min(i+maxSplit, len(fields))] {
+			joined += next
+			if len([]rune(joined)) > maxWord || len(out) == maxWords {
+				break
+			}
+			if !seen[joined] && strings.IndexFunc(joined, unicode.IsDigit) >= 0 {
+				seen[joined] = true
+				out = append(out, joined)
+			}
+		}
+	}
+	return out
+}
+
+// Organizations lists the ids of organizations among the words.
+func Organizations(words []string) []id.Org {
+	var out []id.Org
+	for _, w := range words {
+		if rest, ok := strings.CutPrefix(w, "ORG"); ok {
+			if org, err := id.Parse[id.Org]("org_" + strings.ToLower(rest)); err == nil {
+				out = append(out, org)
+			}
+		}
+	}
+	return out
+}
+
 // Normal is a number without case and separators, as it is compared.
 func Normal(text string) string {
 	return strings.Map(func(r rune) rune {

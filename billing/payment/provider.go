@@ -35,7 +35,7 @@ type Charged struct {
 	Customer string
 	State    Observed
 	Received money.Amount  // what really came; zero value until succeeded
-	Fee      *money.Amount // nil: not known yet, or in another currency
+	Fee      *money.Amount // nil: not known yet; in the currency that the provider settles in
 	Reason   string        // of a decline, stable
 	Detail   string        // of a decline, for people
 	Action   string        // https address where the customer confirms

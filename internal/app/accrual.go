@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tranche-cloud/tranche/billing"
@@ -16,11 +17,45 @@ import (
 	"github.com/tranche-cloud/tranche/internal/store"
 )
 
-// openMonths lists the months that may still be without their documents at an
-// instant, the running one last.
-func openMonths(now time.Time) []metering.Interval {
-	first := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
-	return []metering.Interval{metering.Between(first.AddDate(0, -1, 0), first), metering.Between(first, first.AddDate(0, 1, 0))}
+// monthsBack bounds how old a month without its document may be to be burned and
+// accrued.
+const monthsBack = 12
+
+// recentMonths lists the months that may be without their documents at an instant: the
+// running one, last, and those before it.
+func recentMonths(now time.Time) []metering.Interval {
+	out := make([]metering.Interval, 0, monthsBack+1)
+	for back := monthsBack; back >= 0; back-- {
+		first := time.Date(now.Year(), now.Month()-time.Month(back), 1, 0, 0, 0, 0, time.UTC)
+		out = append(out, metering.Between(first, first.AddDate(0, 1, 0)))
+	}
+	return out
+}
+
+func periodsOf(months []metering.Interval) []string {
+	out := make([]string, len(months))
+	for i, m := range months {
+		out[i] = metering.PeriodOf(m.From)
+	}
+	return out
+}
+
+// openMonths lists the months of an organization that are burned: the running one,
+// last, the one before it, and the older ones that have usage and no document.
+func openMonths(ctx context.Context, t *store.SystemTx, org id.Org, now time.Time) ([]metering.Interval, error) {
+	recent := recentMonths(now)
+	old, young := recent[:len(recent)-2], recent[len(recent)-2:]
+	unbilled, err := t.UnbilledMonths(ctx, org, periodsOf(old))
+	if err != nil || len(unbilled) == 0 {
+		return young, err
+	}
+	var out []metering.Interval
+	for _, m := range old {
+		if slices.Contains(unbilled, metering.PeriodOf(m.From)) {
+			out = append(out, m)
+		}
+	}
+	return append(out, young...), nil
 }
 
 // bill is what an organization's month comes to at an instant: the document that it
@@ -42,31 +77,28 @@ func (a *App) bill(ctx context.Context, t *store.SystemTx, org id.Org, month met
 // trouble keeps no other from it. It is idempotent.
 func (a *App) AccrueAll(ctx context.Context) error {
 	var now time.Time
-	due := map[string][]id.Org{}
+	var due []store.MonthDue
 	err := a.Store.InSystem(ctx, "look for what to accrue", func(t *store.SystemTx) (err error) {
 		if now, err = t.BusinessNow(ctx); err != nil {
 			return err
 		}
-		for _, month := range openMonths(now) {
-			period := metering.PeriodOf(month.From)
-			if due[period], err = t.AccrualDue(ctx, period, midnight(now)); err != nil {
-				return err
-			}
-		}
-		return nil
+		due, err = t.AccrualDue(ctx, periodsOf(recentMonths(now)), midnight(now))
+		return err
 	})
 	if err != nil {
 		return err
 	}
 	var failed error
-	for _, month := range openMonths(now) {
-		for _, org := range due[metering.PeriodOf(month.From)] {
-			if err := a.accrueMonth(ctx, org, month, midnight(now)); err != nil {
-				failed = errors.Join(failed, fmt.Errorf("accruing %s: %w", org, err))
-			}
-			if ctx.Err() != nil {
-				return failed
-			}
+	for _, d := range due {
+		month, err := metering.ParsePeriod(d.Period)
+		if err == nil {
+			err = a.accrueMonth(ctx, d.Org, month, midnight(now))
+		}
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("accruing %s: %w", d.Org, err))
+		}
+		if ctx.Err() != nil {
+			return failed
 		}
 	}
 	return failed

@@ -130,7 +130,7 @@ func (a *App) matchLine(ctx context.Context, t *store.SystemTx, line id.Statemen
 	if err != nil || l.State != "queued" {
 		return false, err
 	}
-	found, err := t.TransferCandidates(ctx, l)
+	found, err := t.TransferCandidates(ctx, l, false)
 	if err != nil {
 		return false, err
 	}
@@ -149,7 +149,7 @@ func (a *App) settleLine(
 		return err
 	}
 	p := store.Payment{
-		Org: org, ID: id.New[id.Payment](), Provider: bankProvider, Ref: l.Account + "/" + l.BankID, Amount: l.Amount,
+		Org: org, ID: id.New[id.Payment](), Provider: bankProvider, Ref: l.ID.String(), Amount: l.Amount,
 		Payer: l.Payer, Reference: l.Reference,
 	}
 	fresh, err := a.receive(ctx, t, p, to)
@@ -191,11 +191,11 @@ func (a *App) ListStatementLines(ctx context.Context, _ Caller, state string, p 
 // StatementCandidates lists the documents that a line may be for.
 func (a *App) StatementCandidates(ctx context.Context, _ Caller, line id.StatementLine) (found []payment.Candidate, err error) {
 	err = a.Store.InSystem(ctx, "look for what a transfer pays", func(t *store.SystemTx) error {
-		l, err := t.LockStatementLine(ctx, line)
+		l, err := t.StatementLine(ctx, line)
 		if err != nil {
 			return err
 		}
-		found, err = t.TransferCandidates(ctx, l)
+		found, err = t.TransferCandidates(ctx, l, true)
 		return err
 	})
 	return found, err

@@ -49,9 +49,12 @@ func (a *App) BurnDown(ctx context.Context) error {
 	for _, org := range due {
 		if failed := a.lookAtWallet(ctx, org); failed != nil {
 			err = errors.Join(err, fmt.Errorf("burning down %s: %w", org, failed))
-		}
-		if ctx.Err() != nil {
-			return err
+			if ctx.Err() != nil {
+				return err
+			}
+			err = errors.Join(err, a.Store.InSystem(ctx, "postpone a wallet", func(t *store.SystemTx) error {
+				return t.PostponeWallet(ctx, org, tickHard)
+			}))
 		}
 	}
 	return errors.Join(err, a.orderTopUps(ctx))
@@ -105,7 +108,11 @@ func (a *App) tick(ctx context.Context, t *store.SystemTx, org id.Org) (*tick, e
 	if err := t.DropWalletClaims(ctx, org); err != nil {
 		return nil, err
 	}
-	for _, month := range openMonths(k.now) {
+	months, err := openMonths(ctx, t, org, k.now)
+	if err != nil {
+		return nil, err
+	}
+	for _, month := range months {
 		if err := a.tickMonth(ctx, t, k, month); err != nil {
 			return nil, err
 		}

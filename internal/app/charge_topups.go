@@ -6,7 +6,6 @@ import (
 
 	"github.com/tranche-cloud/tranche/billing/ledger"
 	"github.com/tranche-cloud/tranche/billing/payment"
-	"github.com/tranche-cloud/tranche/internal/fault"
 	"github.com/tranche-cloud/tranche/internal/id"
 	"github.com/tranche-cloud/tranche/internal/money"
 	"github.com/tranche-cloud/tranche/internal/store"
@@ -64,16 +63,17 @@ func (a *App) fillWallet(ctx context.Context, t *store.SystemTx, x store.Attempt
 	return err
 }
 
-// takeFromWallet gives money of a top-up that was not spent back to unapplied cash. It
-// fails with payment.spent when the wallet does not have it any more.
-func (a *App) takeFromWallet(ctx context.Context, t *store.SystemTx, p store.Payment, reference [16]byte, amount money.Amount) error {
-	err := a.returnPrepayment(ctx, t, p.Org, p.ID, reference, amount, ledger.UnappliedCash)
-	switch fault.KindOf(err) {
-	case "":
-		return t.CountPayment(ctx, p.Org, p.ID, store.PaymentCount{Allocated: -amount.Minor()})
-	case fault.NotFound, fault.Conflict:
-		return overspent(p)
-	default:
-		return err
+// takeFromWallet gives money of a top-up that was not spent back to unapplied cash, at
+// most the amount, and returns how much.
+func (a *App) takeFromWallet(ctx context.Context, t *store.SystemTx, p store.Payment, reference [16]byte, most money.Amount) (money.Amount, error) {
+	lot, found, err := lotOf(ctx, t, p.Org, p.ID)
+	taken := money.NewAmount(0, most.Currency())
+	if err != nil || !found || lot.Remaining.Sign() <= 0 {
+		return taken, err
 	}
+	taken = money.NewAmount(min(most.Minor(), lot.Remaining.Minor()), most.Currency())
+	if err := a.returnPrepayment(ctx, t, p.Org, p.ID, reference, taken, ledger.UnappliedCash); err != nil {
+		return taken, err
+	}
+	return taken, t.CountPayment(ctx, p.Org, p.ID, store.PaymentCount{Allocated: -taken.Minor()})
 }

@@ -122,6 +122,9 @@ func (a *App) receiveCharge(ctx context.Context, t *store.SystemTx, x store.Atte
 		Org: x.Org, ID: id.New[id.Payment](), Provider: x.Provider, Ref: c.Ref, Attempt: x.ID, Amount: c.Received, Fee: c.Fee,
 		Reference: x.IntentKey,
 	}
+	if c.Fee != nil && c.Fee.Currency() != c.Received.Currency() {
+		a.Log.Warn("a provider settles in another currency", "org_id", x.Org.String(), "payment", p.ID.String(), "fee", c.Fee.String())
+	}
 	var to []payment.Allocation
 	if x.Purpose == store.ForInvoice {
 		to = []payment.Allocation{{Invoice: id.Invoice(x.Subject), Amount: c.Received}}

@@ -52,6 +52,11 @@ func (a *App) observeDispute(ctx context.Context, provider string, got payment.D
 func (a *App) stepDispute(ctx context.Context, t *store.SystemTx, d *store.DisputeRow, fee money.Amount, now time.Time) error {
 	entry := ledger.Entry{Org: d.Org, Reference: d.ID, On: now}
 	if d.State == payment.DisputeOpen {
+		held, err := a.holdTopUp(ctx, t, *d, now)
+		if err != nil {
+			return err
+		}
+		d.Held = held
 		if err := t.OpenDispute(ctx, *d); err != nil {
 			return err
 		}
@@ -78,6 +83,9 @@ func (a *App) stepDispute(ctx context.Context, t *store.SystemTx, d *store.Dispu
 		if err := post1(ctx, t)(ledger.ChargebackWon(entry, d.Amount)); err != nil {
 			return err
 		}
+		if err := a.freeTopUp(ctx, t, *d, now); err != nil {
+			return err
+		}
 		if err := t.WakeDunnings(ctx, d.Org); err != nil {
 			return err
 		}
@@ -86,16 +94,22 @@ func (a *App) stepDispute(ctx context.Context, t *store.SystemTx, d *store.Dispu
 	if err := tellDispute(ctx, t, *d, "invoice.dispute_lost"); err != nil {
 		return err
 	}
-	return loseDispute(ctx, t, *d, now)
+	return a.loseDispute(ctx, t, *d, now)
 }
 
 // loseDispute takes the money that a dispute took from where the payment went: what
-// was unapplied first, then the newest documents, which are owed again. What was given
-// back to the customer before cannot be taken twice: that is lost.
-func loseDispute(ctx context.Context, t *store.SystemTx, d store.DisputeRow, now time.Time) error {
+// was unapplied first, then the newest documents, which are owed again, then the wallet
+// that it topped up. What was spent of that, or given back to the customer before,
+// cannot be taken any more: that is lost.
+func (a *App) loseDispute(ctx context.Context, t *store.SystemTx, d store.DisputeRow, now time.Time) error {
 	p, err := t.LockPayment(ctx, d.Org, d.Payment)
 	if err != nil {
 		return err
+	}
+	if !d.Held.IsZero() {
+		if err := a.creditAdvance(ctx, t, d.Org, d.Payment, d.Held); err != nil {
+			return err
+		}
 	}
 	left := d.Amount.Minor()
 	amount := func(minor int64) money.Amount { return money.NewAmount(minor, d.Amount.Currency()) }
@@ -130,11 +144,36 @@ func loseDispute(ctx context.Context, t *store.SystemTx, d store.DisputeRow, now
 		}
 		left -= part
 	}
+	if left > 0 {
+		taken, err := a.takeLost(ctx, t, d, amount(left))
+		if err != nil {
+			return err
+		}
+		left -= taken.Minor()
+	}
 	if left == 0 {
 		return nil
 	}
 	entry := ledger.Entry{Org: d.Org, Reference: derived("dispute shortfall", d.ID.String()), On: now}
 	return post1(ctx, t)(payment.ChargebackAgainst(entry, ledger.WriteOff, amount(left)))
+}
+
+// takeLost takes what came back to the wallet of a top-up while its dispute was open,
+// or was there before disputes held it, at most the amount, and returns how much.
+func (a *App) takeLost(ctx context.Context, t *store.SystemTx, d store.DisputeRow, most money.Amount) (money.Amount, error) {
+	nothing := money.NewAmount(0, most.Currency())
+	lot, found, err := lotOf(ctx, t, d.Org, d.Payment)
+	if err != nil || !found {
+		return nothing, err
+	}
+	part := money.NewAmount(min(most.Minor(), lot.Remaining.Minor()), most.Currency())
+	if part.Sign() <= 0 {
+		return nothing, nil
+	}
+	if err := a.returnPrepayment(ctx, t, d.Org, d.Payment, derived("dispute lost", d.ID.String()), part, ledger.Disputes); err != nil {
+		return nothing, err
+	}
+	return part, t.CountPayment(ctx, d.Org, d.Payment, store.PaymentCount{Allocated: -part.Minor(), ChargedBack: part.Minor()})
 }
 
 // tellDispute writes an event for each document that the payment paid.

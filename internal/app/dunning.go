@@ -15,6 +15,9 @@ import (
 // dunningSize bounds how many documents one round looks at.
 const dunningSize = 100
 
+// dunAgain is the business time after which a document that failed is looked at again.
+const dunAgain = 10 * time.Minute
+
 // SetDunningSchedule writes what is done about overdue invoices of an issuer. Steps
 // that were taken stay taken. It fails with request.invalid.
 func (a *App) SetDunningSchedule(ctx context.Context, c Caller, issuer string, s payment.Schedule) error {
@@ -59,6 +62,12 @@ func (a *App) RunDunning(ctx context.Context) error {
 	for _, x := range todo {
 		failed := a.Store.InSystem(ctx, "take a step of dunning", func(t *store.SystemTx) error { return a.dun(ctx, t, x) })
 		if failed != nil {
+			if ctx.Err() != nil {
+				return errors.Join(err, failed)
+			}
+			failed = errors.Join(failed, a.Store.InSystem(ctx, "postpone dunning", func(t *store.SystemTx) error {
+				return t.PostponeDunning(ctx, x, dunAgain)
+			}))
 			err = errors.Join(err, fmt.Errorf("dunning %s: %w", x.Invoice, failed))
 		}
 	}
@@ -69,6 +78,12 @@ func (a *App) RunDunning(ctx context.Context) error {
 	err = errors.Join(err, failed)
 	for _, x := range stops {
 		if failed := a.stopDebtor(ctx, x); failed != nil {
+			if ctx.Err() != nil {
+				return errors.Join(err, failed)
+			}
+			failed = errors.Join(failed, a.Store.InSystem(ctx, "postpone a stop", func(t *store.SystemTx) error {
+				return t.PostponeStop(ctx, x, time.Minute)
+			}))
 			err = errors.Join(err, fmt.Errorf("stopping what %s runs: %w", x.Org, failed))
 		}
 	}

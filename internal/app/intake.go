@@ -3,7 +3,9 @@ package app
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/tranche-cloud/tranche/billing/payment"
@@ -27,7 +29,7 @@ type ProviderReceipt struct {
 // and will be worked on, also if this process dies.
 //
 // It fails with webhook.forged, webhook.stale for what was signed too long ago, as a
-// replay is, webhook.mismatch for an id that came with another body, webhook.malformed
+// replay is, webhook.mismatch for an id that came with another type or object, webhook.malformed
 // and resource.not_found for an unknown provider; nothing is posted then.
 func (a *App) ReceiveProviderEvent(ctx context.Context, provider string, headers http.Header, body []byte) (ProviderReceipt, error) {
 	p, err := a.provider(provider)
@@ -44,7 +46,7 @@ func (a *App) ReceiveProviderEvent(ctx context.Context, provider string, headers
 	}
 	out := ProviderReceipt{Event: e.ID}
 	err = a.Store.InSystem(ctx, "take an event of a provider in", func(t *store.SystemTx) error {
-		out.Fresh, err = t.InsertProviderEvent(ctx, provider, e, sha256.Sum256(body), callLease)
+		out.Fresh, err = t.InsertProviderEvent(ctx, provider, e, meaning(e), callLease)
 		return err
 	})
 	if err != nil || !out.Fresh {
@@ -54,6 +56,12 @@ func (a *App) ReceiveProviderEvent(ctx context.Context, provider string, headers
 		a.Log.Warn("an event of a provider waits", "provider", provider, "event", e.ID, "error", err)
 	}
 	return out, nil
+}
+
+// meaning is what an event says, as a hash: a provider that sends one again changes
+// other parts of its body, such as how often it was delivered.
+func meaning(e payment.Event) [32]byte {
+	return sha256.Sum256([]byte(strings.Join([]string{e.ID, e.Type, string(e.Object), e.Ref}, "\x00")))
 }
 
 // ProcessProviderEvents works on events that were received and not worked on: their
@@ -124,12 +132,10 @@ func (a *App) lookAt(ctx context.Context, e store.ProviderEvent) error {
 		if err != nil {
 			return err
 		}
-		for _, r := range all {
-			if err := a.observeRefund(ctx, p.Name(), e.Ref, r); err != nil {
-				return err
-			}
+		for _, r := range all { // one in trouble keeps no other waiting
+			err = errors.Join(err, a.observeRefund(ctx, p.Name(), e.Ref, r))
 		}
-		return nil
+		return err
 	}
 	d, err := p.Dispute(ctx, e.Ref)
 	if err != nil || d.State == payment.NoDispute {

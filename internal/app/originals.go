@@ -23,28 +23,33 @@ type Originals interface {
 const originalBatch = 32
 
 // StoreOriginals stores the originals that finalized documents still lack, oldest
-// first, and returns how many. One that cannot be rendered keeps no other back; the
-// first failure is returned.
-func (a *App) StoreOriginals(ctx context.Context) (int, error) {
-	var missing []store.Document
-	err := a.Store.InSystem(ctx, "look for documents without original", func(t *store.SystemTx) (err error) {
-		missing, err = t.WithoutOriginal(ctx, originalBatch)
-		return err
-	})
-	if err != nil {
-		return 0, err
-	}
-	stored := 0
-	var failed error
-	for _, d := range missing {
-		if _, err := a.StoreOriginal(ctx, d.Org, d.ID); err != nil {
-			failed = errors.Join(failed, err)
-			if ctx.Err() != nil {
-				break
-			}
-			continue
+// first, and returns how many. Those that cannot be rendered keep no other back; their
+// failures are returned.
+func (a *App) StoreOriginals(ctx context.Context) (stored int, failed error) {
+	var after id.Invoice
+	for stored < originalBatch {
+		var missing []store.Document
+		err := a.Store.InSystem(ctx, "look for documents without original", func(t *store.SystemTx) (err error) {
+			missing, err = t.WithoutOriginal(ctx, after, originalBatch)
+			return err
+		})
+		if err != nil {
+			return stored, errors.Join(failed, err)
 		}
-		stored++
+		for _, d := range missing {
+			after = d.ID
+			if _, err := a.StoreOriginal(ctx, d.Org, d.ID); err != nil {
+				failed = errors.Join(failed, err)
+				if ctx.Err() != nil {
+					return stored, failed
+				}
+				continue
+			}
+			stored++
+		}
+		if len(missing) < originalBatch {
+			break
+		}
 	}
 	return stored, failed
 }

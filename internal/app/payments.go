@@ -2,6 +2,8 @@ package app
 
 import (
 	"context"
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -24,8 +26,9 @@ type PaymentProvider interface {
 	CreateCustomer(context.Context, payment.NewCustomer) (ref string, err error)
 	AttachMethod(ctx context.Context, customer, method string) error
 	Charge(context.Context, payment.Charge) (payment.Charged, error)
-	// FindCharge looks for what was ordered with a key: after an unknown outcome.
-	FindCharge(ctx context.Context, customer, key string) (c payment.Charged, found bool, err error)
+	// FindCharge looks for what was ordered with a key, at an instant (machine time) or
+	// later: after an unknown outcome.
+	FindCharge(ctx context.Context, customer, key string, ordered time.Time) (c payment.Charged, found bool, err error)
 	Payment(ctx context.Context, ref string) (payment.Charged, error)
 	CancelCharge(ctx context.Context, ref string) (payment.Charged, error)
 	Refund(context.Context, payment.Refund) (payment.Refunded, error)
@@ -106,7 +109,7 @@ func (a *App) customer(ctx context.Context, p PaymentProvider, org id.Org) (stri
 	if err != nil || known.Ref != "" && known.Provider == p.Name() {
 		return known.Ref, err
 	}
-	ref, err := p.CreateCustomer(ctx, payment.NewCustomer{Key: "customer-" + org.String(), Org: org, Name: known.Name})
+	ref, err := newCustomer(ctx, p, known)
 	if err != nil {
 		return "", err
 	}
@@ -115,59 +118,78 @@ func (a *App) customer(ctx context.Context, p PaymentProvider, org id.Org) (stri
 	})
 }
 
+// newCustomer makes an organization a customer of a provider, once.
+func newCustomer(ctx context.Context, p PaymentProvider, who store.PaymentCustomer) (string, error) {
+	return p.CreateCustomer(ctx, payment.NewCustomer{Key: "customer-" + who.Org.String(), Org: who.Org, Name: who.Name})
+}
+
 // CollectPayments is one round of collection: unapplied cash pays what is owed, what
 // remains is charged where a card is stored, refunds are sent, and what is under way
 // is asked about. Orders are written down before they are sent and sent under keys
-// that follow from them, so that it may be killed anywhere and run by two at once.
+// that follow from them, so that it may be killed anywhere and run by two at once. One
+// organization or order in trouble keeps no other waiting.
 func (a *App) CollectPayments(ctx context.Context) error {
-	if err := a.applyCash(ctx); err != nil {
-		return err
-	}
-	if err := a.planCharges(ctx); err != nil {
+	err := errors.Join(a.applyCash(ctx), a.planCharges(ctx))
+	if ctx.Err() != nil {
 		return err
 	}
 	var attempts []store.Attempt
 	var refunds []store.RefundRow
-	err := a.Store.InSystem(ctx, "take up payments", func(t *store.SystemTx) (err error) {
+	failed := a.Store.InSystem(ctx, "take up payments", func(t *store.SystemTx) (err error) {
 		if attempts, err = t.ClaimAttempts(ctx, collectSize, callLease); err != nil {
 			return err
 		}
 		refunds, err = t.ClaimRefunds(ctx, collectSize, callLease)
 		return err
 	})
-	if err != nil {
-		return err
+	if failed != nil {
+		return errors.Join(err, failed)
 	}
 	for _, x := range attempts {
-		if err := a.driveAttempt(ctx, x); err != nil {
-			return fmt.Errorf("charging attempt %s: %w", x.ID, err)
+		if failed := a.driveAttempt(ctx, x); failed != nil {
+			err = errors.Join(err, fmt.Errorf("charging attempt %s: %w", x.ID, failed))
+		}
+		if ctx.Err() != nil {
+			return err
 		}
 	}
 	for _, x := range refunds {
-		if err := a.driveRefund(ctx, x); err != nil {
-			return fmt.Errorf("refunding payment %s: %w", x.Payment, err)
+		if failed := a.driveRefund(ctx, x); failed != nil {
+			err = errors.Join(err, fmt.Errorf("refunding payment %s: %w", x.Payment, failed))
+		}
+		if ctx.Err() != nil {
+			return err
 		}
 	}
-	return nil
+	return err
 }
 
 // planCharges writes an attempt for every invoice that is to be charged now.
-func (a *App) planCharges(ctx context.Context) error {
-	var todo []store.Collectable
-	err := a.Store.InSystem(ctx, "look for invoices to charge", func(t *store.SystemTx) (err error) {
-		todo, err = t.CollectableInvoices(ctx, collectSize)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	for _, x := range todo {
-		err := a.Store.InSystem(ctx, "plan a charge", func(t *store.SystemTx) error { return planCharge(ctx, t, x) })
-		if err != nil && fault.KindOf(err) != fault.Conflict { // another worker was faster
-			return fmt.Errorf("planning to charge %s: %w", x.Invoice, err)
+func (a *App) planCharges(ctx context.Context) (err error) {
+	var last store.Collectable // those that no card takes stay where they are
+	for {
+		var todo []store.Collectable
+		failed := a.Store.InSystem(ctx, "look for invoices to charge", func(t *store.SystemTx) (err error) {
+			todo, err = t.CollectableInvoices(ctx, last, collectSize)
+			return err
+		})
+		if failed != nil {
+			return errors.Join(err, failed)
+		}
+		for _, x := range todo {
+			failed := a.Store.InSystem(ctx, "plan a charge", func(t *store.SystemTx) error { return planCharge(ctx, t, x) })
+			if failed != nil && fault.KindOf(failed) != fault.Conflict { // another worker was faster
+				err = errors.Join(err, fmt.Errorf("planning to charge %s: %w", x.Invoice, failed))
+			}
+			if ctx.Err() != nil {
+				return err
+			}
+			last = x
+		}
+		if len(todo) < collectSize {
+			return err
 		}
 	}
-	return nil
 }
 
 func planCharge(ctx context.Context, t *store.SystemTx, x store.Collectable) error {
@@ -236,12 +258,21 @@ func (a *App) askCharge(ctx context.Context, p PaymentProvider, x store.Attempt)
 		}
 		return c, err
 	}
-	customer, err := a.customer(ctx, p, x.Org)
+	wanted = wanted && who.Provider == p.Name() // or the customer chose a method of another one
+	if !wanted && x.Sends <= 1 {
+		return payment.Charged{Org: x.Org, Attempt: x.ID, State: payment.SaysCancelled, Reason: notOwed}, nil
+	}
+	customer := ""
+	if who.Provider == p.Name() {
+		customer, err = a.customer(ctx, p, x.Org)
+	} else {
+		customer, err = newCustomer(ctx, p, who)
+	}
 	if err != nil {
 		return payment.Charged{}, err
 	}
 	if x.Sends > 1 {
-		if c, found, err := p.FindCharge(ctx, customer, x.IntentKey); err != nil || found {
+		if c, found, err := p.FindCharge(ctx, customer, x.IntentKey, orderedAt(x.ID)); err != nil || found {
 			return c, err
 		}
 	}
@@ -274,6 +305,13 @@ func (a *App) charging(ctx context.Context, x store.Attempt) (who store.PaymentC
 		return err
 	})
 	return who, wanted, late, err
+}
+
+// orderedAt is the machine time at which an attempt was written down, from its id.
+func orderedAt(x id.PaymentAttempt) time.Time {
+	var ms [8]byte
+	copy(ms[2:], x[:6])
+	return time.UnixMilli(int64(binary.BigEndian.Uint64(ms[:])))
 }
 
 // pauseAfter doubles from two seconds, or is what the provider asked for.

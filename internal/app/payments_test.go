@@ -404,9 +404,14 @@ func TestForgedAndReplayedWebhooksPostNothing(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, w.owed(t, inv))
 	after := w.journals(t)
-	// Case B53 of public bug reports: a key with another body is refused, not replayed.
-	other := []byte(strings.Replace(string(e.Body), `"livemode":false`, `"livemode":true`, 1))
+	// Case B53 of public bug reports: a key with another meaning is refused, not replayed.
+	other := []byte(strings.Replace(string(e.Body), w.fake.Intents()[0], "pi_other", 1))
 	require.Equal(t, "webhook.mismatch", send(w.fake.Sign(other, time.Now()), other))
+	again := []byte(strings.Replace(string(e.Body), `"livemode":false`, `"livemode":false,"pending_webhooks":3`, 1))
+	require.NotEqual(t, string(e.Body), string(again))
+	got, err := w.deliver(t, stripefake.Event{Body: again})
+	require.NoError(t, err, "one that is sent again counts its deliveries")
+	require.False(t, got.Fresh)
 	require.Equal(t, after, w.journals(t))
 }
 

@@ -68,7 +68,7 @@ func (a *App) RefundPayment(ctx context.Context, c Caller, org id.Org, pay id.Pa
 
 func (a *App) readPayment(ctx context.Context, org id.Org, pay id.Payment, p *store.Payment) error {
 	return a.Store.InSystem(ctx, "read a payment", func(t *store.SystemTx) (err error) {
-		*p, err = t.LockPayment(ctx, org, pay)
+		*p, err = t.Payment(ctx, org, pay)
 		return err
 	})
 }
@@ -133,8 +133,12 @@ func (a *App) orderRefund(ctx context.Context, t *store.SystemTx, c Caller, org 
 	if err != nil {
 		return err
 	}
-	if err := a.reserve(ctx, t, p, derived("returned", pay, n+1), amount, now); err != nil {
+	short, err := a.reserve(ctx, t, p, derived("returned", pay, n+1), amount, now)
+	if err != nil {
 		return err
+	}
+	if !short.IsZero() {
+		return overspent(p)
 	}
 	r := store.RefundRow{
 		Org: org, Payment: pay, Key: fmt.Sprintf("refund-%s-%d", pay, n+1), Amount: amount, State: payment.RefundPlanned,
@@ -164,31 +168,36 @@ func refundByHand(ctx context.Context, t *store.SystemTx, r store.RefundRow, now
 }
 
 // reserve counts money of a payment as refunded; what is not unapplied is taken back
-// from documents, newest first, and then from the wallet that it topped up.
-func (a *App) reserve(ctx context.Context, t *store.SystemTx, p store.Payment, reference [16]byte, amount money.Amount, now time.Time) error {
-	short := amount.Minor() - p.Free().Minor()
-	if short > 0 {
-		parts, err := t.AllocatedOf(ctx, p.Org, p.ID, amount.Currency())
-		if err != nil {
-			return err
-		}
-		for _, x := range parts {
-			if short <= 0 {
-				break
-			}
-			x.Amount = money.NewAmount(min(short, x.Amount.Minor()), amount.Currency())
-			if err := release(ctx, t, p.Org, p.ID, x, store.RefundedOf, now); err != nil {
-				return err
-			}
-			short -= x.Amount.Minor()
-		}
-		if short > 0 {
-			if err := a.takeFromWallet(ctx, t, p, reference, money.NewAmount(short, amount.Currency())); err != nil {
-				return err
-			}
-		}
+// from documents, newest first and as far as they are not credited, and then from the
+// wallet that it topped up. It returns what is left nowhere, and counts only the rest.
+func (a *App) reserve(ctx context.Context, t *store.SystemTx, p store.Payment, reference [16]byte, amount money.Amount, now time.Time) (money.Amount, error) {
+	short := amount.Minor() - max(p.Free().Minor(), 0)
+	parts, err := t.Releasable(ctx, p.Org, p.ID, amount.Currency())
+	if err != nil {
+		return amount, err
 	}
-	return t.CountPayment(ctx, p.Org, p.ID, store.PaymentCount{Refunded: amount.Minor()})
+	for _, x := range parts {
+		if short <= 0 {
+			break
+		}
+		x.Amount = money.NewAmount(min(short, x.Amount.Minor()), amount.Currency())
+		if err := release(ctx, t, p.Org, p.ID, x, store.RefundedOf, now); err != nil {
+			return amount, err
+		}
+		short -= x.Amount.Minor()
+	}
+	if short > 0 {
+		taken, err := a.takeFromWallet(ctx, t, p, reference, money.NewAmount(short, amount.Currency()))
+		if err != nil {
+			return amount, err
+		}
+		short -= taken.Minor()
+	}
+	lost := money.NewAmount(max(short, 0), amount.Currency())
+	if lost == amount {
+		return lost, nil
+	}
+	return lost, t.CountPayment(ctx, p.Org, p.ID, store.PaymentCount{Refunded: amount.Minor() - lost.Minor()})
 }
 
 // driveRefund sends an order, or the same one again.
@@ -209,7 +218,9 @@ func (a *App) driveRefund(ctx context.Context, r store.RefundRow) error {
 		})
 	}
 	a.Log.Warn("a refund waits", "org_id", r.Org.String(), "payment", r.Payment.String(), "error", err)
-	return nil // its lease ends, and it is sent again under the same key
+	return a.Store.InSystem(ctx, "postpone a refund", func(t *store.SystemTx) error { // it is sent again under the same key
+		return t.PostponeRefund(ctx, r, pauseAfter(err, r.Sends), fault.From(err).Detail)
+	})
 }
 
 func (a *App) askRefund(ctx context.Context, p PaymentProvider, r store.RefundRow) (payment.Refunded, error) {
@@ -256,7 +267,8 @@ func (a *App) observeRefund(ctx context.Context, provider, charge string, got pa
 	})
 }
 
-// foreignRefund writes down a refund that somebody made at the provider.
+// foreignRefund writes down a refund that somebody made at the provider. Its money is
+// gone: what was spent of it already is lost.
 func (a *App) foreignRefund(ctx context.Context, t *store.SystemTx, org id.Org, pay id.Payment, got payment.Refunded, now time.Time) (store.RefundRow, error) {
 	p, err := t.LockPayment(ctx, org, pay)
 	if err != nil {
@@ -266,8 +278,15 @@ func (a *App) foreignRefund(ctx context.Context, t *store.SystemTx, org id.Org, 
 		Org: org, ID: derived("refund", got.Ref), Payment: pay, Key: "at-provider-" + got.Ref, Ref: got.Ref, Amount: got.Amount,
 		State: payment.RefundPlanned, Reason: "made at the provider", By: "system",
 	}
-	if err := a.reserve(ctx, t, p, derived("returned", got.Ref), got.Amount, now); err != nil {
-		return store.RefundRow{}, err
+	if r.Lost, err = a.reserve(ctx, t, p, derived("returned", got.Ref), got.Amount, now); err != nil {
+		return r, err
+	}
+	if !r.Lost.IsZero() {
+		a.Log.Warn("a refund was made of money that is spent", "org_id", org.String(), "payment", pay.String(), "lost", r.Lost.String())
+		entry := ledger.Entry{Org: org, Reference: derived("refund lost", got.Ref), On: now}
+		if err := post1(ctx, t)(payment.RefundLost(entry, r.Lost)); err != nil {
+			return r, err
+		}
 	}
 	return r, t.InsertRefund(ctx, r)
 }
@@ -295,17 +314,37 @@ func moveRefund(ctx context.Context, t *store.SystemTx, r store.RefundRow, got p
 	case payment.RefundSucceeded:
 		return post1(ctx, t)(ledger.Refunded(entry, ledger.UnappliedCash, id.Invoice{}, r.Amount))
 	case payment.RefundFailed:
-		if err := t.CountPayment(ctx, r.Org, r.Payment, store.PaymentCount{Refunded: -r.Amount.Minor()}); err != nil {
+		return refundFailed(ctx, t, r, before, got.Detail, now)
+	}
+}
+
+// refundFailed makes what was to be refunded unapplied cash again, and tells of it.
+func refundFailed(ctx context.Context, t *store.SystemTx, r store.RefundRow, before payment.RefundState, why string, now time.Time) error {
+	if counted := r.Amount.Minor() - r.Lost.Minor(); counted > 0 {
+		if err := t.CountPayment(ctx, r.Org, r.Payment, store.PaymentCount{Refunded: -counted}); err != nil {
 			return err
 		}
-		if before != payment.RefundSucceeded {
-			return nil
+	}
+	if !r.Lost.IsZero() { // it is not lost after all
+		back, err := r.Lost.Neg()
+		if err != nil {
+			return err
 		}
+		entry := ledger.Entry{Org: r.Org, Reference: derived("refund found", r.Key), On: now}
+		if err := post1(ctx, t)(payment.RefundLost(entry, back)); err != nil {
+			return err
+		}
+	}
+	if before == payment.RefundSucceeded {
 		back, err := r.Amount.Neg()
 		if err != nil {
 			return err
 		}
-		entry.Reference = derived("refund failed", r.Key)
-		return post1(ctx, t)(ledger.Refunded(entry, ledger.UnappliedCash, id.Invoice{}, back))
+		entry := ledger.Entry{Org: r.Org, Reference: derived("refund failed", r.Key), On: now}
+		if err := post1(ctx, t)(ledger.Refunded(entry, ledger.UnappliedCash, id.Invoice{}, back)); err != nil {
+			return err
+		}
 	}
+	data := map[string]any{"amount": r.Amount.Decimal(), "currency": r.Amount.Currency().Code(), "detail": why}
+	return t.AppendEvent(ctx, store.Event{Org: r.Org, Type: "payment.refund_failed", Subject: r.Payment, Data: data})
 }

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -199,23 +200,32 @@ func (a *App) releaseOverpaid(ctx context.Context, t *store.SystemTx, org id.Org
 }
 
 // applyCash pays what organizations owe from their unapplied cash, oldest document
-// first.
-func (a *App) applyCash(ctx context.Context) error {
-	var orgs []id.Org
-	err := a.Store.InSystem(ctx, "look for unapplied cash", func(t *store.SystemTx) (err error) {
-		orgs, err = t.OrganizationsWithCash(ctx, collectSize)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	for _, org := range orgs {
-		err := a.Store.InSystem(ctx, "apply cash", func(t *store.SystemTx) error { return a.applyCashOf(ctx, t, org) })
-		if err != nil {
-			return fmt.Errorf("applying the cash of %s: %w", org, err)
+// first. One organization in trouble keeps no other waiting.
+func (a *App) applyCash(ctx context.Context) (err error) {
+	var last id.Org
+	for {
+		var orgs []id.Org
+		failed := a.Store.InSystem(ctx, "look for unapplied cash", func(t *store.SystemTx) (err error) {
+			orgs, err = t.OrganizationsWithCash(ctx, last, collectSize)
+			return err
+		})
+		if failed != nil {
+			return errors.Join(err, failed)
+		}
+		for _, org := range orgs {
+			failed := a.Store.InSystem(ctx, "apply cash", func(t *store.SystemTx) error { return a.applyCashOf(ctx, t, org) })
+			if failed != nil {
+				err = errors.Join(err, fmt.Errorf("applying the cash of %s: %w", org, failed))
+			}
+			if ctx.Err() != nil {
+				return err
+			}
+			last = org
+		}
+		if len(orgs) < collectSize {
+			return err
 		}
 	}
-	return nil
 }
 
 func (a *App) applyCashOf(ctx context.Context, t *store.SystemTx, org id.Org) error {

@@ -22,6 +22,9 @@ func (a *App) OrderTopUp(ctx context.Context, c Caller, org id.Org, amount money
 			With(fault.Field{Pointer: "/amount", Code: "range", Detail: "must be more than 0, of what the provider can charge"}).Because(err)
 	}
 	err = a.Store.InSystem(ctx, "order a top-up", func(t *store.SystemTx) error {
+		if err := lockAccount(ctx, t, org); err != nil {
+			return err
+		}
 		w, err := t.LockWallet(ctx, org)
 		if err != nil {
 			return err
@@ -68,8 +71,10 @@ func onlyAttempt(ctx context.Context, t interface {
 	if err != nil {
 		return store.Attempt{}, err
 	}
-	if len(list) == 0 {
-		return store.Attempt{}, store.NotFound()
+	for _, x := range list {
+		if x.Purpose == store.ForTopUp { // an invoice's id is no order
+			return x, nil
+		}
 	}
-	return list[0], nil
+	return store.Attempt{}, store.NotFound()
 }

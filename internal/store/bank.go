@@ -74,6 +74,15 @@ func (t *SystemTx) KnownStatementLines(ctx context.Context, lines []StatementLin
 	return out, nil
 }
 
+// StatementLine reads a line. It fails with resource.not_found.
+func (t *SystemTx) StatementLine(ctx context.Context, line id.StatementLine) (StatementLine, error) {
+	r, err := t.q.StatementLineByID(ctx, t.raw, uuid.UUID(line))
+	if err != nil {
+		return StatementLine{}, mapError(err)
+	}
+	return statementLine(r)
+}
+
 // LockStatementLine reads a line and keeps others from it. It fails with
 // resource.not_found.
 func (t *SystemTx) LockStatementLine(ctx context.Context, line id.StatementLine) (StatementLine, error) {
@@ -121,11 +130,15 @@ func (t *SystemTx) DecideStatementLine(ctx context.Context, l StatementLine) err
 	return nil
 }
 
-// TransferCandidates lists the open documents that a line names or that are owed with
-// just its amount, at most 50, named ones first.
-func (t *SystemTx) TransferCandidates(ctx context.Context, l StatementLine) ([]payment.Candidate, error) {
+// TransferCandidates lists the open documents that a line names, and those of
+// organizations that it names which are owed with just its amount, at most 50, named
+// ones first. byTotal adds those of anybody whose whole total is the amount: too little
+// to match by, but a person may know more.
+func (t *SystemTx) TransferCandidates(ctx context.Context, l StatementLine, byTotal bool) ([]payment.Candidate, error) {
+	words := payment.Words(l.Reference)
+	orgs := uuids(payment.Organizations(words))
 	rows, err := t.q.TransferCandidates(ctx, t.raw, db.TransferCandidatesParams{
-		Reference: payment.Normal(l.Reference), Currency: l.Amount.Currency().Code(), AmountMinor: l.Amount.Minor(),
+		Numbers: words, Orgs: orgs, ByTotal: byTotal, Currency: l.Amount.Currency().Code(), AmountMinor: l.Amount.Minor(),
 	})
 	if err != nil {
 		return nil, mapError(err)

@@ -143,9 +143,9 @@ func (t *SystemTx) DocumentsOfPeriod(ctx context.Context, period string) ([]Docu
 }
 
 // WithoutOriginal lists up to size finalized documents whose original is not stored
-// yet, oldest first.
-func (t *SystemTx) WithoutOriginal(ctx context.Context, size int) ([]Document, error) {
-	rows, err := t.q.WithoutOriginal(ctx, t.raw, int32(size))
+// yet, oldest first, from behind one of them.
+func (t *SystemTx) WithoutOriginal(ctx context.Context, after id.Invoice, size int) ([]Document, error) {
+	rows, err := t.q.WithoutOriginal(ctx, t.raw, uuid.UUID(after), int32(size))
 	if err != nil {
 		return nil, mapError(err)
 	}

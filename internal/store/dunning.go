@@ -71,8 +71,23 @@ func (t *SystemTx) EnrolDunnings(ctx context.Context, size int) error {
 	if _, err := t.q.EnrolDunnings(ctx, t.raw, int32(size)); err != nil {
 		return mapError(err)
 	}
-	_, err := t.q.RestartDunnings(ctx, t.raw)
+	_, err := t.q.RestartDunnings(ctx, t.raw, int32(size))
 	return mapError(err)
+}
+
+// PostponeDunning looks at a document that failed after the wait again (business
+// time), so that it is not first for ever.
+func (t *SystemTx) PostponeDunning(ctx context.Context, x DocumentOf, wait time.Duration) error {
+	return mapError(t.q.PostponeDunning(ctx, t.raw, db.PostponeDunningParams{
+		WaitSeconds: wait.Seconds(), OrgID: uuid.UUID(x.Org), InvoiceID: uuid.UUID(x.Invoice),
+	}))
+}
+
+// PostponeStop repeats a stop that failed after the wait (business time).
+func (t *SystemTx) PostponeStop(ctx context.Context, x DocumentOf, wait time.Duration) error {
+	return mapError(t.q.PostponeStop(ctx, t.raw, db.PostponeStopParams{
+		WaitSeconds: wait.Seconds(), OrgID: uuid.UUID(x.Org), InvoiceID: uuid.UUID(x.Invoice),
+	}))
 }
 
 // DocumentOf names a document of an organization.

@@ -183,9 +183,26 @@ func (t *tx) BilledPeriod(ctx context.Context, org id.Org, period string) (bool,
 	return billed, mapError(err)
 }
 
-// AccrualDue lists who used something in a month that has no document yet and was
-// not accrued since an instant.
-func (t *SystemTx) AccrualDue(ctx context.Context, period string, since time.Time) ([]id.Org, error) {
-	rows, err := t.q.AccrualDue(ctx, t.raw, period, since)
-	return orgIDs(rows), mapError(err)
+// UnbilledMonths lists those of some months that an organization used something in and
+// has no document of.
+func (t *SystemTx) UnbilledMonths(ctx context.Context, org id.Org, periods []string) ([]string, error) {
+	rows, err := t.q.UnbilledMonths(ctx, t.raw, periods, uuid.UUID(org))
+	return rows, mapError(err)
+}
+
+// MonthDue is a month of an organization that is to be accrued.
+type MonthDue struct {
+	Org    id.Org
+	Period string
+}
+
+// AccrualDue lists, oldest first, the months of some that somebody used something in,
+// that have no document yet and were not accrued since an instant.
+func (t *SystemTx) AccrualDue(ctx context.Context, periods []string, since time.Time) ([]MonthDue, error) {
+	rows, err := t.q.AccrualDue(ctx, t.raw, periods, since)
+	out := make([]MonthDue, len(rows))
+	for i, r := range rows {
+		out[i] = MonthDue{id.Org(r.OrgID), r.Period}
+	}
+	return out, mapError(err)
 }

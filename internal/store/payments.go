@@ -30,7 +30,8 @@ func (t *tx) PaymentCustomer(ctx context.Context, org id.Org) (PaymentCustomer, 
 	return PaymentCustomer{Org: org, Name: r.Name, Provider: r.Provider, Ref: r.CustomerRef, Method: r.MethodRef}, mapError(err)
 }
 
-// SetCustomerRef notes the provider's reference of an organization, the first one.
+// SetCustomerRef notes the provider's reference of an organization, the first one. One
+// of another provider is replaced, and so is what was charged there.
 func (t *SystemTx) SetCustomerRef(ctx context.Context, org id.Org, provider, ref string) error {
 	return mapError(t.q.SetCustomerRef(ctx, t.raw, db.SetCustomerRefParams{OrgID: uuid.UUID(org), Provider: provider, CustomerRef: ref}))
 }
@@ -84,17 +85,23 @@ type Collectable struct {
 	Invoice  id.Invoice
 	Provider string
 	Attempts int // made before
+	Issued   time.Time
 }
 
-// CollectableInvoices lists up to size invoices that are owed and to be charged now.
-func (t *SystemTx) CollectableInvoices(ctx context.Context, size int) ([]Collectable, error) {
-	rows, err := t.q.CollectableInvoices(ctx, t.raw, int32(size))
+// CollectableInvoices lists up to size invoices that are owed and to be charged now,
+// oldest first, from behind one of them; the zero value: from the first.
+func (t *SystemTx) CollectableInvoices(ctx context.Context, after Collectable, size int) ([]Collectable, error) {
+	rows, err := t.q.CollectableInvoices(ctx, t.raw, db.CollectableInvoicesParams{
+		AfterAt: after.Issued, AfterID: uuid.UUID(after.Invoice), Size: int32(size),
+	})
 	if err != nil {
 		return nil, mapError(err)
 	}
 	out := make([]Collectable, 0, len(rows))
 	for _, r := range rows {
-		out = append(out, Collectable{Org: id.Org(r.OrgID), Invoice: id.Invoice(r.ID), Provider: r.Provider, Attempts: int(r.Attempts)})
+		out = append(out, Collectable{
+			Org: id.Org(r.OrgID), Invoice: id.Invoice(r.ID), Provider: r.Provider, Attempts: int(r.Attempts), Issued: r.FinalizedAt,
+		})
 	}
 	return out, nil
 }
@@ -187,7 +194,7 @@ func (t *tx) Attempts(ctx context.Context, org id.Org, subject [16]byte) ([]Atte
 			return nil, fmt.Errorf("reading attempt %s: %w", r.ID, err)
 		}
 		out = append(out, Attempt{
-			Org: org, ID: id.PaymentAttempt(r.ID), Subject: subject, No: int(r.AttemptNo), Amount: money.NewAmount(r.AmountMinor, currency),
+			Org: org, ID: id.PaymentAttempt(r.ID), Purpose: Purpose(r.Purpose), Subject: subject, No: int(r.AttemptNo), Amount: money.NewAmount(r.AmountMinor, currency),
 			State: payment.AttemptState(r.State), Ref: r.ProviderRef, Reason: r.Reason, Detail: r.Detail, Action: r.ActionUrl,
 			CreatedAt: r.CreatedAt.UTC(), EndedAt: r.EndedAt,
 		})
@@ -201,10 +208,10 @@ type Payment struct {
 	Org         id.Org
 	ID          id.Payment
 	Provider    string // "bank" for transfers
-	Ref         string // the provider's, or account and id of the bank
+	Ref         string // the provider's; of a transfer the statement line's id
 	Attempt     id.PaymentAttempt
 	Amount      money.Amount
-	Fee         *money.Amount
+	Fee         *money.Amount // nil: not known yet; in the currency that the provider settles in
 	Allocated   money.Amount
 	Refunded    money.Amount // including what is on its way
 	ChargedBack money.Amount
@@ -221,13 +228,15 @@ func (p Payment) Free() money.Amount {
 // InsertPayment records money once for a reference; false: it is recorded already.
 func (t *SystemTx) InsertPayment(ctx context.Context, p Payment) (bool, error) {
 	var fee *int64
+	var feeCurrency *string
 	if p.Fee != nil {
-		minor := p.Fee.Minor()
-		fee = &minor
+		minor, code := p.Fee.Minor(), p.Fee.Currency().Code()
+		fee, feeCurrency = &minor, &code
 	}
 	n, err := t.q.InsertPayment(ctx, t.raw, db.InsertPaymentParams{
 		OrgID: uuid.UUID(p.Org), PaymentID: uuid.UUID(p.ID), Provider: p.Provider, ProviderRef: p.Ref, AttemptID: nullable(p.Attempt),
-		AmountMinor: p.Amount.Minor(), Currency: p.Amount.Currency().Code(), FeeMinor: fee, Payer: p.Payer, Reference: p.Reference,
+		AmountMinor: p.Amount.Minor(), Currency: p.Amount.Currency().Code(), FeeMinor: fee, FeeCurrency: feeCurrency,
+		Payer: p.Payer, Reference: p.Reference,
 	})
 	return n == 1, mapError(err)
 }
@@ -236,6 +245,15 @@ func (t *SystemTx) InsertPayment(ctx context.Context, p Payment) (bool, error) {
 // resource.not_found.
 func (t *SystemTx) LockPayment(ctx context.Context, org id.Org, p id.Payment) (Payment, error) {
 	r, err := t.q.PaymentForUpdate(ctx, t.raw, uuid.UUID(org), uuid.UUID(p))
+	if err != nil {
+		return Payment{}, mapError(err)
+	}
+	return paymentFrom(r)
+}
+
+// Payment reads a payment. It fails with resource.not_found.
+func (t *SystemTx) Payment(ctx context.Context, org id.Org, p id.Payment) (Payment, error) {
+	r, err := t.q.PaymentByID(ctx, t.raw, uuid.UUID(org), uuid.UUID(p))
 	if err != nil {
 		return Payment{}, mapError(err)
 	}
@@ -278,7 +296,10 @@ func paymentFrom(r db.Payment) (Payment, error) {
 		Amount: money.NewAmount(r.AmountMinor, c), Allocated: money.NewAmount(r.AllocatedMinor, c), Refunded: money.NewAmount(r.RefundedMinor, c),
 		ChargedBack: money.NewAmount(r.ChargedBackMinor, c), Payer: r.Payer, Reference: r.Reference, ReceivedAt: r.ReceivedAt.UTC(),
 	}
-	if r.FeeMinor != nil {
+	if r.FeeMinor != nil && r.FeeCurrency != nil {
+		if c, err = money.ParseCurrency(*r.FeeCurrency); err != nil {
+			return Payment{}, fmt.Errorf("reading the fee of payment %s: %w", r.ID, err)
+		}
 		fee := money.NewAmount(*r.FeeMinor, c)
 		p.Fee = &fee
 	}
@@ -298,8 +319,8 @@ func (t *SystemTx) CountPayment(ctx context.Context, org id.Org, p id.Payment, c
 
 // SetPaymentFee notes what the provider kept, the first time it is known.
 func (t *SystemTx) SetPaymentFee(ctx context.Context, org id.Org, p id.Payment, fee money.Amount) (bool, error) {
-	minor := fee.Minor()
-	n, err := t.q.SetPaymentFee(ctx, t.raw, db.SetPaymentFeeParams{FeeMinor: &minor, OrgID: uuid.UUID(org), PaymentID: uuid.UUID(p)})
+	minor, code := fee.Minor(), fee.Currency().Code()
+	n, err := t.q.SetPaymentFee(ctx, t.raw, db.SetPaymentFeeParams{FeeMinor: &minor, FeeCurrency: &code, OrgID: uuid.UUID(org), PaymentID: uuid.UUID(p)})
 	return n == 1, mapError(err)
 }
 

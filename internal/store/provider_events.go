@@ -19,7 +19,7 @@ type ProviderEvent struct {
 
 // InsertProviderEvent takes an event in, once; fresh is false for one that is known.
 // The caller works on it for as long as the lease; after that the loop does. It fails
-// with webhook.mismatch when the id is known with another body.
+// with webhook.mismatch when the id is known with another meaning, of which hash is.
 func (t *SystemTx) InsertProviderEvent(ctx context.Context, provider string, e payment.Event, hash [32]byte, lease time.Duration) (fresh bool, err error) {
 	n, err := t.q.InsertProviderEvent(ctx, t.raw, db.InsertProviderEventParams{
 		Provider: provider, EventID: e.ID, Type: e.Type, Object: string(e.Object), ObjectRef: e.Ref, BodyHash: hash[:], LeaseSeconds: lease.Seconds(),
@@ -32,7 +32,7 @@ func (t *SystemTx) InsertProviderEvent(ctx context.Context, provider string, e p
 		return false, mapError(err)
 	}
 	if !bytes.Equal(known.BodyHash, hash[:]) {
-		return false, fault.New(fault.Conflict, "webhook.mismatch", "An event with this id and another body was received before.").
+		return false, fault.New(fault.Conflict, "webhook.mismatch", "An event with this id and another type or object was received before.").
 			Suggest("Look at the event at the provider; nothing was done about this one.")
 	}
 	return false, nil

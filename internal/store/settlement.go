@@ -54,10 +54,10 @@ func (t *SystemTx) OwedInvoices(ctx context.Context, org id.Org, c money.Currenc
 	return out, nil
 }
 
-// OrganizationsWithCash lists up to size organizations that have unapplied cash and
-// owe a document in its currency.
-func (t *SystemTx) OrganizationsWithCash(ctx context.Context, size int) ([]id.Org, error) {
-	rows, err := t.q.OrganizationsWithCash(ctx, t.raw, int32(size))
+// OrganizationsWithCash lists up to size organizations, by id from behind one of them,
+// that have unapplied cash and owe a document that it can pay.
+func (t *SystemTx) OrganizationsWithCash(ctx context.Context, after id.Org, size int) ([]id.Org, error) {
+	rows, err := t.q.OrganizationsWithCash(ctx, t.raw, uuid.UUID(after), int32(size))
 	if err != nil {
 		return nil, mapError(err)
 	}
@@ -95,6 +95,23 @@ func (t *SystemTx) InsertAllocation(ctx context.Context, a Allocation) error {
 		OrgID: uuid.UUID(a.Org), AllocationID: a.ID, PaymentID: uuid.UUID(a.Payment), InvoiceID: uuid.UUID(a.Invoice),
 		Kind: string(a.Kind), AmountMinor: a.Amount.Minor(), Currency: a.Amount.Currency().Code(),
 	}))
+}
+
+// Releasable lists what of a payment can be taken back from which document, newest
+// first: AllocatedOf without what credit notes took off the documents, which is not
+// owed again.
+func (t *SystemTx) Releasable(ctx context.Context, org id.Org, p id.Payment, c money.Currency) ([]payment.Allocation, error) {
+	rows, err := t.q.AllocatedOfPayment(ctx, t.raw, uuid.UUID(org), uuid.UUID(p))
+	if err != nil {
+		return nil, mapError(err)
+	}
+	var out []payment.Allocation
+	for _, r := range rows {
+		if r.ReleasableMinor > 0 {
+			out = append(out, payment.Allocation{Invoice: id.Invoice(r.InvoiceID), Amount: money.NewAmount(r.ReleasableMinor, c)})
+		}
+	}
+	return out, nil
 }
 
 // AllocatedOf lists what of a payment pays for which document, newest document first.
@@ -151,9 +168,11 @@ type RefundRow struct {
 	Key      string
 	Ref      string // the provider's, "" until known
 	Amount   money.Amount
+	Lost     money.Amount // of Amount: of what was spent already, not counted on the payment
 	State    payment.RefundState
 	Reason   string
 	By       string
+	Sends    int    // how often it was taken up, of claimed rows only
 	Provider string // of the payment, of claimed rows only
 	Charge   string // the provider's reference of the payment, of claimed rows only
 }
@@ -162,7 +181,7 @@ type RefundRow struct {
 func (t *SystemTx) InsertRefund(ctx context.Context, r RefundRow) error {
 	return mapError(t.q.InsertRefund(ctx, t.raw, db.InsertRefundParams{
 		OrgID: uuid.UUID(r.Org), RefundID: r.ID, PaymentID: uuid.UUID(r.Payment), RefundKey: r.Key, ProviderRef: r.Ref,
-		AmountMinor: r.Amount.Minor(), Currency: r.Amount.Currency().Code(), Reason: r.Reason, CreatedBy: r.By,
+		AmountMinor: r.Amount.Minor(), LostMinor: r.Lost.Minor(), Currency: r.Amount.Currency().Code(), Reason: r.Reason, CreatedBy: r.By,
 	}))
 }
 
@@ -186,7 +205,7 @@ func (t *SystemTx) ClaimRefunds(ctx context.Context, size int, lease time.Durati
 		}
 		out = append(out, RefundRow{
 			Org: id.Org(r.OrgID), ID: r.ID, Payment: id.Payment(r.PaymentID), Key: r.RefundKey, Amount: money.NewAmount(r.AmountMinor, c),
-			Reason: r.Reason, Provider: r.Provider, Charge: r.ProviderRef,
+			Reason: r.Reason, Sends: int(r.Sends), Provider: r.Provider, Charge: r.ProviderRef,
 		})
 	}
 	return out, nil
@@ -206,7 +225,7 @@ func (t *SystemTx) LockRefund(ctx context.Context, org id.Org, p id.Payment, key
 	c, err := money.ParseCurrency(r.Currency)
 	return RefundRow{
 		Org: org, ID: r.ID, Payment: p, Key: r.RefundKey, Ref: r.ProviderRef, Amount: money.NewAmount(r.AmountMinor, c),
-		State: payment.RefundState(r.State), Reason: r.Reason,
+		Lost: money.NewAmount(r.LostMinor, c), State: payment.RefundState(r.State), Reason: r.Reason,
 	}, true, err
 }
 
@@ -219,6 +238,13 @@ func (t *SystemTx) SaveRefund(ctx context.Context, r RefundRow, detail string, w
 	}))
 }
 
+// PostponeRefund dates the next attempt to send a refund, saying why.
+func (t *SystemTx) PostponeRefund(ctx context.Context, r RefundRow, wait time.Duration, why string) error {
+	return mapError(t.q.PostponeRefund(ctx, t.raw, db.PostponeRefundParams{
+		Detail: why, WaitSeconds: wait.Seconds(), OrgID: uuid.UUID(r.Org), RefundID: r.ID,
+	}))
+}
+
 // DisputeRow is a chargeback of a payment.
 type DisputeRow struct {
 	Org      id.Org
@@ -228,6 +254,7 @@ type DisputeRow struct {
 	Ref      string
 	Amount   money.Amount
 	Fee      money.Amount
+	Held     money.Amount // of the wallet that the payment topped up, while it is open
 	State    payment.DisputeState
 	Reason   string
 }
@@ -243,7 +270,8 @@ func (t *SystemTx) LockDispute(ctx context.Context, provider, ref string) (Dispu
 	c, err := money.ParseCurrency(r.Currency)
 	return DisputeRow{
 		Org: id.Org(r.OrgID), ID: id.Dispute(r.ID), Payment: id.Payment(r.PaymentID), Provider: provider, Ref: ref,
-		Amount: money.NewAmount(r.AmountMinor, c), Fee: money.NewAmount(r.FeeMinor, c), State: payment.DisputeState(r.State), Reason: r.Reason,
+		Amount: money.NewAmount(r.AmountMinor, c), Fee: money.NewAmount(r.FeeMinor, c), Held: money.NewAmount(r.HeldMinor, c),
+		State: payment.DisputeState(r.State), Reason: r.Reason,
 	}, err
 }
 
@@ -251,7 +279,8 @@ func (t *SystemTx) LockDispute(ctx context.Context, provider, ref string) (Dispu
 func (t *SystemTx) OpenDispute(ctx context.Context, d DisputeRow) error {
 	return mapError(t.q.InsertDispute(ctx, t.raw, db.InsertDisputeParams{
 		OrgID: uuid.UUID(d.Org), DisputeID: uuid.UUID(d.ID), PaymentID: uuid.UUID(d.Payment), Provider: d.Provider, ProviderRef: d.Ref,
-		AmountMinor: d.Amount.Minor(), FeeMinor: d.Fee.Minor(), Currency: d.Amount.Currency().Code(), Reason: d.Reason,
+		AmountMinor: d.Amount.Minor(), FeeMinor: d.Fee.Minor(), HeldMinor: d.Held.Minor(), Currency: d.Amount.Currency().Code(),
+		Reason: d.Reason,
 	}))
 }
 

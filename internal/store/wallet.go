@@ -151,6 +151,12 @@ func (t *SystemTx) SaveWalletTick(ctx context.Context, org id.Org, k WalletTick)
 	}))
 }
 
+// PostponeWallet looks at a wallet that failed after the wait again (business time),
+// so that it is not first for ever.
+func (t *SystemTx) PostponeWallet(ctx context.Context, org id.Org, wait time.Duration) error {
+	return mapError(t.q.PostponeWallet(ctx, t.raw, wait.Seconds(), uuid.UUID(org)))
+}
+
 // WalletsDue lists up to size organizations whose wallet is to be looked at now.
 func (t *SystemTx) WalletsDue(ctx context.Context, size int) ([]id.Org, error) {
 	rows, err := t.q.WalletsDue(ctx, t.raw, int32(size))

@@ -154,12 +154,17 @@ func (p *Provider) Charge(ctx context.Context, c payment.Charge) (payment.Charge
 
 const expandFee = "latest_charge.balance_transaction"
 
-// FindCharge looks for the charge that was ordered with a key; found is false when
-// Stripe knows none.
-func (p *Provider) FindCharge(ctx context.Context, customer, key string) (c payment.Charged, found bool, err error) {
+// clockSkew is how much earlier than ours Stripe's clock may date a charge.
+const clockSkew = time.Hour
+
+// FindCharge looks for the charge that was ordered with a key, at an instant or later;
+// found is false when Stripe knows none.
+func (p *Provider) FindCharge(ctx context.Context, customer, key string, ordered time.Time) (c payment.Charged, found bool, err error) {
 	ctx, cancel := p.bounded(ctx)
 	defer cancel()
-	params := &stripe.PaymentIntentListParams{Customer: stripe.String(customer)}
+	params := &stripe.PaymentIntentListParams{
+		Customer: stripe.String(customer), CreatedRange: &stripe.RangeQueryParams{GreaterThanOrEqual: ordered.Add(-clockSkew).Unix()},
+	}
 	params.Limit = stripe.Int64(100)
 	for got, err := range p.client.V1PaymentIntents.List(ctx, params) {
 		if err != nil {
@@ -266,7 +271,7 @@ func charged(i *stripe.PaymentIntent) (payment.Charged, error) {
 		if err != nil {
 			return payment.Charged{}, err
 		}
-		out.State, out.Received, out.Fee = payment.SaysSucceeded, received, feeOf(i, received)
+		out.State, out.Received, out.Fee = payment.SaysSucceeded, received, feeOf(i)
 	case stripe.PaymentIntentStatusRequiresAction:
 		out.State = payment.SaysNeedsAction
 		if a := i.NextAction; a != nil && a.RedirectToURL != nil {
@@ -282,14 +287,15 @@ func charged(i *stripe.PaymentIntent) (payment.Charged, error) {
 	return out, nil
 }
 
-// feeOf is what Stripe kept, where it is known and of the charge's own currency.
-func feeOf(i *stripe.PaymentIntent, received money.Amount) *money.Amount {
+// feeOf is what Stripe kept, where it is known: in the currency that the account
+// settles in, which need not be the charge's.
+func feeOf(i *stripe.PaymentIntent) *money.Amount {
 	if i.LatestCharge == nil || i.LatestCharge.BalanceTransaction == nil {
 		return nil
 	}
 	b := i.LatestCharge.BalanceTransaction
 	fee, err := payment.FromProvider(b.Fee, strings.ToUpper(string(b.Currency)))
-	if err != nil || b.Currency == "" || fee.Currency() != received.Currency() {
+	if err != nil || b.Currency == "" {
 		return nil
 	}
 	return &fee

@@ -87,7 +87,7 @@ func TestCharges(t *testing.T) {
 // FindChargeOf is FindCharge for one that must be there.
 func (a account) FindChargeOf(t *testing.T, key string) (payment.Charged, error) {
 	t.Helper()
-	got, found, err := a.FindCharge(t.Context(), a.customer, key)
+	got, found, err := a.FindCharge(t.Context(), a.customer, key, time.Now())
 	require.True(t, found)
 	return got, err
 }
@@ -138,7 +138,7 @@ func TestFaultsOfCalls(t *testing.T) {
 		key := fmt.Sprint("k", tc.fault)
 		_, err := a.Charge(ctx, a.order(key, stripefake.CardOK, usd(100)))
 		require.Equal(t, tc.code, fault.CodeOf(err), "%+v", tc.fault)
-		_, found, err := a.FindCharge(ctx, a.customer, key)
+		_, found, err := a.FindCharge(ctx, a.customer, key, time.Now())
 		require.NoError(t, err)
 		require.Equal(t, tc.fault.After, found)
 	}

@@ -11,6 +11,9 @@ select * from statement_lines where account = @account and bank_id = @bank_id;
 -- name: StatementLinesByBankIDs :many
 select * from statement_lines where account = @account and bank_id = any(@bank_ids::text[]);
 
+-- name: StatementLineByID :one
+select * from statement_lines where id = @line_id;
+
 -- name: StatementLineForUpdate :one
 select * from statement_lines where id = @line_id for no key update;
 
@@ -27,16 +30,21 @@ update statement_lines set state = @state, why = @why, matched_org = sqlc.narg('
 where id = @line_id and state = 'queued';
 
 -- name: TransferCandidates :many
--- Open documents whose number is in the reference, or whose organization is, or that are owed with just the amount.
+-- Open documents of these numbers (without case and separators), or of these organizations and owed with just the amount; for a
+-- person to choose from also of others that nothing was paid of.
 with d as (
-  select i.org_id, i.id, i.number, i.currency, o.name as org_name,
-    (select coalesce(sum(p.amount_minor), 0) from ledger_postings p
-      where p.org_id = i.org_id and p.document_id = i.id and p.account = 'receivable')::bigint as owed_minor,
-    (select coalesce(sum(w.amount_minor), 0) from invoice_write_offs w where w.org_id = i.org_id and w.invoice_id = i.id)::bigint as written_minor,
-    strpos(@reference::text, upper(regexp_replace(i.number, '[^[:alnum:]]', '', 'g'))) > 0 as named
-  from invoices i join organizations o on o.id = i.org_id
-  where i.status = 'open' and i.kind <> 'credit_note' and i.number is not null
-)
-select d.org_id, d.id, d.number::text as number, d.currency, d.org_name, d.owed_minor, d.written_minor from d
-where d.named or (d.currency = @currency::text and d.owed_minor = @amount_minor::bigint)
-order by d.named desc, d.id limit 50;
+  select i.org_id, i.id, true as named from invoices i
+  where upper(regexp_replace(i.number, '[^[:alnum:]]', '', 'g')) = any(@numbers::text[])
+  union all
+  select i.org_id, i.id, false from invoices i
+  where (i.org_id = any(@orgs::uuid[]) or @by_total::boolean and i.total_minor = @amount_minor)
+    and i.status = 'open' and i.currency = @currency::text and (select coalesce(sum(p.amount_minor), 0) from ledger_postings p
+      where p.org_id = i.org_id and p.document_id = i.id and p.account = 'receivable') = @amount_minor::bigint
+), once as (select org_id, id, bool_or(named) as named from d group by org_id, id)
+select i.org_id, i.id, i.number::text as number, i.currency, o.name as org_name,
+  (select coalesce(sum(p.amount_minor), 0) from ledger_postings p
+    where p.org_id = i.org_id and p.document_id = i.id and p.account = 'receivable')::bigint as owed_minor,
+  (select coalesce(sum(w.amount_minor), 0) from invoice_write_offs w where w.org_id = i.org_id and w.invoice_id = i.id)::bigint as written_minor
+from once d join invoices i on i.org_id = d.org_id and i.id = d.id join organizations o on o.id = i.org_id
+where i.status = 'open' and i.kind <> 'credit_note' and i.number is not null
+order by d.named desc, i.id limit 50;

@@ -94,5 +94,5 @@ select media_type, sha256, body from invoice_originals where org_id = @org_id an
 
 -- name: WithoutOriginal :many
 select i.org_id, i.id from invoices i
-where i.status = 'open' and not exists (select 1 from invoice_originals o where o.invoice_id = i.id)
-order by i.finalized_at limit @size;
+where i.status = 'open' and i.id > @after and not exists (select 1 from invoice_originals o where o.invoice_id = i.id)
+order by i.id limit @size;

@@ -12,7 +12,7 @@ on conflict (issuer) do update set steps = excluded.steps, updated_by = excluded
 -- Every owed document that is overdue and not in dunning yet.
 insert into dunnings (org_id, invoice_id, next_at)
 select i.org_id, i.id, biz_now() from invoices i
-where i.status = 'open' and i.kind <> 'credit_note' and coalesce(i.due_on, i.finalized_at::date + 14) < biz_now()
+where i.status = 'open' and i.live and i.kind <> 'credit_note' and coalesce(i.due_on, i.finalized_at::date + 14) < biz_now()
   and not exists (select 1 from dunnings d where d.org_id = i.org_id and d.invoice_id = i.id)
   and (select coalesce(sum(p.amount_minor), 0) from ledger_postings p
     where p.org_id = i.org_id and p.document_id = i.id and p.account = 'receivable') > 0
@@ -20,11 +20,23 @@ limit @size
 on conflict do nothing;
 
 -- name: RestartDunnings :execrows
--- Owed again, after a lost dispute or a refund.
+-- Owed again, after a lost dispute or a refund: only what was taken back from a payment can be.
 update dunnings d set next_at = biz_now(), revision = revision + 1
-where d.next_at is null and not d.finished
-  and (select coalesce(sum(p.amount_minor), 0) from ledger_postings p
-    where p.org_id = d.org_id and p.document_id = d.invoice_id and p.account = 'receivable') > 0;
+from (select x.org_id, x.invoice_id from dunnings x
+  where x.next_at is null and not x.finished
+    and exists (select 1 from payment_allocations l where l.org_id = x.org_id and l.invoice_id = x.invoice_id and l.amount_minor < 0)
+    and (select coalesce(sum(p.amount_minor), 0) from ledger_postings p
+      where p.org_id = x.org_id and p.document_id = x.invoice_id and p.account = 'receivable') > 0
+  limit @size for no key update skip locked) again
+where d.org_id = again.org_id and d.invoice_id = again.invoice_id;
+
+-- name: PostponeDunning :exec
+update dunnings set next_at = biz_now() + make_interval(secs => @wait_seconds::double precision)
+where org_id = @org_id and invoice_id = @invoice_id and next_at <= biz_now();
+
+-- name: PostponeStop :exec
+update billing_holds set stop_at = biz_now() + make_interval(secs => @wait_seconds::double precision)
+where org_id = @org_id and invoice_id = @invoice_id and stopped_at is null and stop_at <= biz_now();
 
 -- name: DueDunnings :many
 select d.org_id, d.invoice_id from dunnings d where d.next_at <= biz_now() order by d.next_at limit @size;

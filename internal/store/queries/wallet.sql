@@ -24,6 +24,10 @@ update wallets set promo_held_minor = @promo_held, tax_ppm = @tax_ppm, ticked_at
   exhausted_at = case when @exhausted::boolean then coalesce(exhausted_at, @at::timestamptz) end, revision = revision + 1
 where org_id = @org_id;
 
+-- name: PostponeWallet :exec
+update wallets set next_tick_at = biz_now() + make_interval(secs => @wait_seconds::double precision)
+where org_id = @org_id and next_tick_at <= biz_now();
+
 -- name: WalletsDue :many
 select w.org_id from wallets w
 where w.next_tick_at <= biz_now()
@@ -133,14 +137,23 @@ select period, excess_minor, outage_minor from period_funding where org_id = @or
 -- The month had its document: it is no longer previewed, also when that was cancelled.
 select exists (select 1 from invoices where org_id = @org_id and period = @period and close_no = 0 and kind = 'usage' and status <> 'draft')::boolean;
 
--- name: AccrualDue :many
--- Who used something in a month and was not accrued since an instant.
-select distinct u.org_id from usage_segments u
-left join period_funding f on f.org_id = u.org_id and f.period = @period and f.close_no = 0
-where u.billing_period = @period and (f.accrued_at is null or f.accrued_at < @since::timestamptz)
-  and not exists (select 1 from invoices i where i.org_id = u.org_id and i.period = @period and i.close_no = 0 and i.kind = 'usage'
+-- name: UnbilledMonths :many
+-- Those of some months with usage that have no document. Each costs a look at an index.
+select p.period::text as period from unnest(@periods::text[]) as p(period)
+where exists (select 1 from usage_segments u where u.org_id = @org_id and u.billing_period = p.period)
+  and not exists (select 1 from invoices i where i.org_id = @org_id and i.period = p.period and i.close_no = 0 and i.kind = 'usage'
     and i.status <> 'draft')
-order by u.org_id;
+order by 1;
+
+-- name: AccrualDue :many
+-- Who used something in months and was not accrued since an instant.
+select o.id as org_id, p.period::text as period from organizations o cross join unnest(@periods::text[]) as p(period)
+left join period_funding f on f.org_id = o.id and f.period = p.period and f.close_no = 0
+where (f.accrued_at is null or f.accrued_at < @since::timestamptz)
+  and exists (select 1 from usage_segments u where u.org_id = o.id and u.billing_period = p.period)
+  and not exists (select 1 from invoices i where i.org_id = o.id and i.period = p.period and i.close_no = 0 and i.kind = 'usage'
+    and i.status <> 'draft')
+order by 2, 1;
 
 -- name: ClaimWallet :exec
 insert into wallet_claims (org_id, instance_id, project_id, key_id, amount)

@@ -116,9 +116,10 @@ func (s *Server) readIntent(id string, _ url.Values) (object, *refusal) {
 }
 
 func (s *Server) listIntents(_ string, form url.Values) (object, *refusal) {
+	since, _ := strconv.ParseInt(form.Get("created[gte]"), 10, 64) // absent: all
 	var out []object
 	for _, ref := range s.order {
-		if s.intents[ref]["customer"] == form.Get("customer") {
+		if s.intents[ref]["customer"] == form.Get("customer") && s.intents[ref]["created"].(int64) >= since {
 			out = append(out, s.intents[ref])
 		}
 	}

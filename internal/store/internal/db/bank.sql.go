@@ -167,6 +167,35 @@ func (q *Queries) StatementLineByBankID(ctx context.Context, db DBTX, account st
 	return i, err
 }
 
+const statementLineByID = `-- name: StatementLineByID :one
+select id, account, bank_id, booked_on, amount_minor, currency, reference, payer, state, why, matched_org, payment_id, decided_by, imported_by, imported_at, decided_at, revision from statement_lines where id = $1
+`
+
+func (q *Queries) StatementLineByID(ctx context.Context, db DBTX, lineID uuid.UUID) (StatementLine, error) {
+	row := db.QueryRow(ctx, statementLineByID, lineID)
+	var i StatementLine
+	err := row.Scan(
+		&i.ID,
+		&i.Account,
+		&i.BankID,
+		&i.BookedOn,
+		&i.AmountMinor,
+		&i.Currency,
+		&i.Reference,
+		&i.Payer,
+		&i.State,
+		&i.Why,
+		&i.MatchedOrg,
+		&i.PaymentID,
+		&i.DecidedBy,
+		&i.ImportedBy,
+		&i.ImportedAt,
+		&i.DecidedAt,
+		&i.Revision,
+	)
+	return i, err
+}
+
 const statementLineForUpdate = `-- name: StatementLineForUpdate :one
 select id, account, bank_id, booked_on, amount_minor, currency, reference, payer, state, why, matched_org, payment_id, decided_by, imported_by, imported_at, decided_at, revision from statement_lines where id = $1 for no key update
 `
@@ -240,23 +269,29 @@ func (q *Queries) StatementLinesByBankIDs(ctx context.Context, db DBTX, account 
 
 const transferCandidates = `-- name: TransferCandidates :many
 with d as (
-  select i.org_id, i.id, i.number, i.currency, o.name as org_name,
-    (select coalesce(sum(p.amount_minor), 0) from ledger_postings p
-      where p.org_id = i.org_id and p.document_id = i.id and p.account = 'receivable')::bigint as owed_minor,
-    (select coalesce(sum(w.amount_minor), 0) from invoice_write_offs w where w.org_id = i.org_id and w.invoice_id = i.id)::bigint as written_minor,
-    strpos($3::text, upper(regexp_replace(i.number, '[^[:alnum:]]', '', 'g'))) > 0 as named
-  from invoices i join organizations o on o.id = i.org_id
-  where i.status = 'open' and i.kind <> 'credit_note' and i.number is not null
-)
-select d.org_id, d.id, d.number::text as number, d.currency, d.org_name, d.owed_minor, d.written_minor from d
-where d.named or (d.currency = $1::text and d.owed_minor = $2::bigint)
-order by d.named desc, d.id limit 50
+  select i.org_id, i.id, true as named from invoices i
+  where upper(regexp_replace(i.number, '[^[:alnum:]]', '', 'g')) = any($1::text[])
+  union all
+  select i.org_id, i.id, false from invoices i
+  where (i.org_id = any($2::uuid[]) or $3::boolean and i.total_minor = $4)
+    and i.status = 'open' and i.currency = $5::text and (select coalesce(sum(p.amount_minor), 0) from ledger_postings p
+      where p.org_id = i.org_id and p.document_id = i.id and p.account = 'receivable') = $4::bigint
+), once as (select org_id, id, bool_or(named) as named from d group by org_id, id)
+select i.org_id, i.id, i.number::text as number, i.currency, o.name as org_name,
+  (select coalesce(sum(p.amount_minor), 0) from ledger_postings p
+    where p.org_id = i.org_id and p.document_id = i.id and p.account = 'receivable')::bigint as owed_minor,
+  (select coalesce(sum(w.amount_minor), 0) from invoice_write_offs w where w.org_id = i.org_id and w.invoice_id = i.id)::bigint as written_minor
+from once d join invoices i on i.org_id = d.org_id and i.id = d.id join organizations o on o.id = i.org_id
+where i.status = 'open' and i.kind <> 'credit_note' and i.number is not null
+order by d.named desc, i.id limit 50
 `
 
 type TransferCandidatesParams struct {
-	Currency    string
+	Numbers     []string
+	Orgs        []uuid.UUID
+	ByTotal     bool
 	AmountMinor int64
-	Reference   string
+	Currency    string
 }
 
 type TransferCandidatesRow struct {
@@ -269,9 +304,16 @@ type TransferCandidatesRow struct {
 	WrittenMinor int64
 }
 
-// Open documents whose number is in the reference, or whose organization is, or that are owed with just the amount.
+// Open documents of these numbers (without case and separators), or of these organizations and owed with just the amount; for a
+// person to choose from also of others that nothing was paid of.
 func (q *Queries) TransferCandidates(ctx context.Context, db DBTX, arg TransferCandidatesParams) ([]TransferCandidatesRow, error) {
-	rows, err := db.Query(ctx, transferCandidates, arg.Currency, arg.AmountMinor, arg.Reference)
+	rows, err := db.Query(ctx, transferCandidates,
+		arg.Numbers,
+		arg.Orgs,
+		arg.ByTotal,
+		arg.AmountMinor,
+		arg.Currency,
+	)
 	if err != nil {
 		return nil, err
 	}

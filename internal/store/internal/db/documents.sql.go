@@ -512,8 +512,8 @@ func (q *Queries) TaxIDCheckAt(ctx context.Context, db DBTX, arg TaxIDCheckAtPar
 
 const withoutOriginal = `-- name: WithoutOriginal :many
 select i.org_id, i.id from invoices i
-where i.status = 'open' and not exists (select 1 from invoice_originals o where o.invoice_id = i.id)
-order by i.finalized_at limit $1
+where i.status = 'open' and i.id > $1 and not exists (select 1 from invoice_originals o where o.invoice_id = i.id)
+order by i.id limit $2
 `
 
 type WithoutOriginalRow struct {
@@ -521,8 +521,8 @@ type WithoutOriginalRow struct {
 	ID    uuid.UUID
 }
 
-func (q *Queries) WithoutOriginal(ctx context.Context, db DBTX, size int32) ([]WithoutOriginalRow, error) {
-	rows, err := db.Query(ctx, withoutOriginal, size)
+func (q *Queries) WithoutOriginal(ctx context.Context, db DBTX, after uuid.UUID, size int32) ([]WithoutOriginalRow, error) {
+	rows, err := db.Query(ctx, withoutOriginal, after, size)
 	if err != nil {
 		return nil, err
 	}

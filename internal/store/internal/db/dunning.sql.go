@@ -117,7 +117,7 @@ func (q *Queries) DunningSchedule(ctx context.Context, db DBTX, issuer string) (
 const enrolDunnings = `-- name: EnrolDunnings :execrows
 insert into dunnings (org_id, invoice_id, next_at)
 select i.org_id, i.id, biz_now() from invoices i
-where i.status = 'open' and i.kind <> 'credit_note' and coalesce(i.due_on, i.finalized_at::date + 14) < biz_now()
+where i.status = 'open' and i.live and i.kind <> 'credit_note' and coalesce(i.due_on, i.finalized_at::date + 14) < biz_now()
   and not exists (select 1 from dunnings d where d.org_id = i.org_id and d.invoice_id = i.id)
   and (select coalesce(sum(p.amount_minor), 0) from ledger_postings p
     where p.org_id = i.org_id and p.document_id = i.id and p.account = 'receivable') > 0
@@ -172,6 +172,38 @@ func (q *Queries) MarkStopped(ctx context.Context, db DBTX, orgID uuid.UUID, inv
 	return err
 }
 
+const postponeDunning = `-- name: PostponeDunning :exec
+update dunnings set next_at = biz_now() + make_interval(secs => $1::double precision)
+where org_id = $2 and invoice_id = $3 and next_at <= biz_now()
+`
+
+type PostponeDunningParams struct {
+	WaitSeconds float64
+	OrgID       uuid.UUID
+	InvoiceID   uuid.UUID
+}
+
+func (q *Queries) PostponeDunning(ctx context.Context, db DBTX, arg PostponeDunningParams) error {
+	_, err := db.Exec(ctx, postponeDunning, arg.WaitSeconds, arg.OrgID, arg.InvoiceID)
+	return err
+}
+
+const postponeStop = `-- name: PostponeStop :exec
+update billing_holds set stop_at = biz_now() + make_interval(secs => $1::double precision)
+where org_id = $2 and invoice_id = $3 and stopped_at is null and stop_at <= biz_now()
+`
+
+type PostponeStopParams struct {
+	WaitSeconds float64
+	OrgID       uuid.UUID
+	InvoiceID   uuid.UUID
+}
+
+func (q *Queries) PostponeStop(ctx context.Context, db DBTX, arg PostponeStopParams) error {
+	_, err := db.Exec(ctx, postponeStop, arg.WaitSeconds, arg.OrgID, arg.InvoiceID)
+	return err
+}
+
 const putDunningSchedule = `-- name: PutDunningSchedule :exec
 insert into dunning_schedules as d (issuer, steps, updated_by) values ($1, $2, $3)
 on conflict (issuer) do update set steps = excluded.steps, updated_by = excluded.updated_by, generation = d.generation + 1,
@@ -200,14 +232,18 @@ func (q *Queries) PutHold(ctx context.Context, db DBTX, orgID uuid.UUID, invoice
 
 const restartDunnings = `-- name: RestartDunnings :execrows
 update dunnings d set next_at = biz_now(), revision = revision + 1
-where d.next_at is null and not d.finished
-  and (select coalesce(sum(p.amount_minor), 0) from ledger_postings p
-    where p.org_id = d.org_id and p.document_id = d.invoice_id and p.account = 'receivable') > 0
+from (select x.org_id, x.invoice_id from dunnings x
+  where x.next_at is null and not x.finished
+    and exists (select 1 from payment_allocations l where l.org_id = x.org_id and l.invoice_id = x.invoice_id and l.amount_minor < 0)
+    and (select coalesce(sum(p.amount_minor), 0) from ledger_postings p
+      where p.org_id = x.org_id and p.document_id = x.invoice_id and p.account = 'receivable') > 0
+  limit $1 for no key update skip locked) again
+where d.org_id = again.org_id and d.invoice_id = again.invoice_id
 `
 
-// Owed again, after a lost dispute or a refund.
-func (q *Queries) RestartDunnings(ctx context.Context, db DBTX) (int64, error) {
-	result, err := db.Exec(ctx, restartDunnings)
+// Owed again, after a lost dispute or a refund: only what was taken back from a payment can be.
+func (q *Queries) RestartDunnings(ctx context.Context, db DBTX, size int32) (int64, error) {
+	result, err := db.Exec(ctx, restartDunnings, size)
 	if err != nil {
 		return 0, err
 	}

@@ -308,6 +308,7 @@ type Payment struct {
 	AmountMinor      int64
 	Currency         string
 	FeeMinor         *int64
+	FeeCurrency      *string
 	AllocatedMinor   int64
 	RefundedMinor    int64
 	ChargedBackMinor int64
@@ -325,6 +326,7 @@ type PaymentDispute struct {
 	ProviderRef string
 	AmountMinor int64
 	FeeMinor    int64
+	HeldMinor   int64
 	Currency    string
 	State       string
 	Reason      string
@@ -340,11 +342,13 @@ type PaymentRefund struct {
 	RefundKey   string
 	ProviderRef string
 	AmountMinor int64
+	LostMinor   int64
 	Currency    string
 	State       string
 	Reason      string
 	Detail      string
 	CreatedBy   string
+	Sends       int32
 	NextTryAt   *time.Time
 	CreatedAt   time.Time
 	Revision    int64

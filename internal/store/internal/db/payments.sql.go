@@ -13,15 +13,22 @@ import (
 )
 
 const allocatedOfPayment = `-- name: AllocatedOfPayment :many
-select invoice_id, sum(amount_minor)::bigint as amount_minor from payment_allocations
-where org_id = $1 and payment_id = $2 group by invoice_id having sum(amount_minor) > 0 order by invoice_id desc
+select l.invoice_id, l.amount_minor, greatest(least(l.amount_minor, i.total_minor - i.credited_minor
+    - (select coalesce(sum(p.amount_minor), 0) from ledger_postings p
+      where p.org_id = i.org_id and p.document_id = i.id and p.account = 'receivable')), 0)::bigint as releasable_minor
+from (select a.org_id, a.invoice_id, sum(a.amount_minor)::bigint as amount_minor from payment_allocations a
+  where a.org_id = $1 and a.payment_id = $2 group by a.org_id, a.invoice_id having sum(a.amount_minor) > 0) l
+join invoices i on i.org_id = l.org_id and i.id = l.invoice_id
+order by l.invoice_id desc
 `
 
 type AllocatedOfPaymentRow struct {
-	InvoiceID   uuid.UUID
-	AmountMinor int64
+	InvoiceID       uuid.UUID
+	AmountMinor     int64
+	ReleasableMinor int64
 }
 
+// Releasable is what may be owed again: a document is never owed more than its total without what was credited.
 func (q *Queries) AllocatedOfPayment(ctx context.Context, db DBTX, orgID uuid.UUID, paymentID uuid.UUID) ([]AllocatedOfPaymentRow, error) {
 	rows, err := db.Query(ctx, allocatedOfPayment, orgID, paymentID)
 	if err != nil {
@@ -31,7 +38,7 @@ func (q *Queries) AllocatedOfPayment(ctx context.Context, db DBTX, orgID uuid.UU
 	var items []AllocatedOfPaymentRow
 	for rows.Next() {
 		var i AllocatedOfPaymentRow
-		if err := rows.Scan(&i.InvoiceID, &i.AmountMinor); err != nil {
+		if err := rows.Scan(&i.InvoiceID, &i.AmountMinor, &i.ReleasableMinor); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -115,12 +122,13 @@ func (q *Queries) AttemptForUpdate(ctx context.Context, db DBTX, orgID uuid.UUID
 }
 
 const attemptsOf = `-- name: AttemptsOf :many
-select id, attempt_no, amount_minor, currency, state, provider_ref, reason, detail, action_url, created_at, ended_at
+select id, purpose, attempt_no, amount_minor, currency, state, provider_ref, reason, detail, action_url, created_at, ended_at
 from payment_attempts where org_id = $1 and subject_id = $2 order by attempt_no
 `
 
 type AttemptsOfRow struct {
 	ID          uuid.UUID
+	Purpose     string
 	AttemptNo   int32
 	AmountMinor int64
 	Currency    string
@@ -144,6 +152,7 @@ func (q *Queries) AttemptsOf(ctx context.Context, db DBTX, orgID uuid.UUID, subj
 		var i AttemptsOfRow
 		if err := rows.Scan(
 			&i.ID,
+			&i.Purpose,
 			&i.AttemptNo,
 			&i.AmountMinor,
 			&i.Currency,
@@ -269,11 +278,11 @@ func (q *Queries) ClaimProviderEvents(ctx context.Context, db DBTX, leaseSeconds
 }
 
 const claimRefunds = `-- name: ClaimRefunds :many
-update payment_refunds r set next_try_at = clock_timestamp() + make_interval(secs => $1::double precision)
+update payment_refunds r set sends = r.sends + 1, next_try_at = clock_timestamp() + make_interval(secs => $1::double precision)
 from (select d.org_id, d.id from payment_refunds d where d.next_try_at <= clock_timestamp() order by d.next_try_at limit $2
   for no key update skip locked) due, payments p
 where r.org_id = due.org_id and r.id = due.id and p.org_id = r.org_id and p.id = r.payment_id
-returning r.org_id, r.id, r.payment_id, r.refund_key, r.amount_minor, r.currency, r.reason, p.provider, p.provider_ref
+returning r.org_id, r.id, r.payment_id, r.refund_key, r.amount_minor, r.currency, r.reason, r.sends, p.provider, p.provider_ref
 `
 
 type ClaimRefundsRow struct {
@@ -284,6 +293,7 @@ type ClaimRefundsRow struct {
 	AmountMinor int64
 	Currency    string
 	Reason      string
+	Sends       int32
 	Provider    string
 	ProviderRef string
 }
@@ -305,6 +315,7 @@ func (q *Queries) ClaimRefunds(ctx context.Context, db DBTX, leaseSeconds float6
 			&i.AmountMinor,
 			&i.Currency,
 			&i.Reason,
+			&i.Sends,
 			&i.Provider,
 			&i.ProviderRef,
 		); err != nil {
@@ -341,32 +352,40 @@ func (q *Queries) CloseDispute(ctx context.Context, db DBTX, arg CloseDisputePar
 }
 
 const collectableInvoices = `-- name: CollectableInvoices :many
-select i.org_id, i.id, c.provider, coalesce(a.attempt_no, 0)::integer as attempts
+select i.org_id, i.id, i.finalized_at::timestamptz as finalized_at, c.provider, coalesce(a.attempt_no, 0)::integer as attempts
 from invoices i
 join payment_customers c on c.org_id = i.org_id and c.method_ref <> ''
 left join lateral (select attempt_no, state, again_at, ended_at from payment_attempts a
   where a.org_id = i.org_id and a.subject_id = i.id order by attempt_no desc limit 1) a on true
 where i.status = 'open' and i.kind <> 'credit_note' and i.live
+  and (i.finalized_at, i.id) > ($1::timestamptz, $2::uuid)
   and (a.attempt_no is null or a.state = 'succeeded'
     or a.state in ('declined', 'cancelled') and (a.again_at <= biz_now() or c.method_at > a.ended_at))
   and (select coalesce(sum(p.amount_minor), 0) from ledger_postings p
     where p.org_id = i.org_id and p.document_id = i.id and p.account = 'receivable') > 0
   and not exists (select 1 from payment_allocations l join payment_disputes d on d.org_id = l.org_id and d.payment_id = l.payment_id
     where l.org_id = i.org_id and l.invoice_id = i.id)
-order by i.finalized_at, i.id limit $1
+order by i.finalized_at, i.id limit $3
 `
 
+type CollectableInvoicesParams struct {
+	AfterAt time.Time
+	AfterID uuid.UUID
+	Size    int32
+}
+
 type CollectableInvoicesRow struct {
-	OrgID    uuid.UUID
-	ID       uuid.UUID
-	Provider string
-	Attempts int32
+	OrgID       uuid.UUID
+	ID          uuid.UUID
+	FinalizedAt time.Time
+	Provider    string
+	Attempts    int32
 }
 
 // Open, owed, of an organization with a stored method, not in dispute, with no attempt that lives or waits;
 // a method that was chosen after a decline is tried at once.
-func (q *Queries) CollectableInvoices(ctx context.Context, db DBTX, size int32) ([]CollectableInvoicesRow, error) {
-	rows, err := db.Query(ctx, collectableInvoices, size)
+func (q *Queries) CollectableInvoices(ctx context.Context, db DBTX, arg CollectableInvoicesParams) ([]CollectableInvoicesRow, error) {
+	rows, err := db.Query(ctx, collectableInvoices, arg.AfterAt, arg.AfterID, arg.Size)
 	if err != nil {
 		return nil, err
 	}
@@ -377,6 +396,7 @@ func (q *Queries) CollectableInvoices(ctx context.Context, db DBTX, size int32) 
 		if err := rows.Scan(
 			&i.OrgID,
 			&i.ID,
+			&i.FinalizedAt,
 			&i.Provider,
 			&i.Attempts,
 		); err != nil {
@@ -416,7 +436,7 @@ func (q *Queries) CountPayment(ctx context.Context, db DBTX, arg CountPaymentPar
 }
 
 const disputeForUpdate = `-- name: DisputeForUpdate :one
-select org_id, id, payment_id, provider, provider_ref, amount_minor, fee_minor, currency, state, reason, opened_at, closed_at, revision from payment_disputes where provider = $1 and provider_ref = $2 for no key update
+select org_id, id, payment_id, provider, provider_ref, amount_minor, fee_minor, held_minor, currency, state, reason, opened_at, closed_at, revision from payment_disputes where provider = $1 and provider_ref = $2 for no key update
 `
 
 func (q *Queries) DisputeForUpdate(ctx context.Context, db DBTX, provider string, providerRef string) (PaymentDispute, error) {
@@ -430,6 +450,7 @@ func (q *Queries) DisputeForUpdate(ctx context.Context, db DBTX, provider string
 		&i.ProviderRef,
 		&i.AmountMinor,
 		&i.FeeMinor,
+		&i.HeldMinor,
 		&i.Currency,
 		&i.State,
 		&i.Reason,
@@ -558,8 +579,9 @@ func (q *Queries) InsertAttempt(ctx context.Context, db DBTX, arg InsertAttemptP
 }
 
 const insertDispute = `-- name: InsertDispute :exec
-insert into payment_disputes (org_id, id, payment_id, provider, provider_ref, amount_minor, fee_minor, currency, state, reason, opened_at)
-values ($1, $2, $3, $4, $5, $6, $7, $8, 'open', $9, biz_now())
+insert into payment_disputes (org_id, id, payment_id, provider, provider_ref, amount_minor, fee_minor, held_minor, currency, state,
+  reason, opened_at)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'open', $10, biz_now())
 `
 
 type InsertDisputeParams struct {
@@ -570,6 +592,7 @@ type InsertDisputeParams struct {
 	ProviderRef string
 	AmountMinor int64
 	FeeMinor    int64
+	HeldMinor   int64
 	Currency    string
 	Reason      string
 }
@@ -583,6 +606,7 @@ func (q *Queries) InsertDispute(ctx context.Context, db DBTX, arg InsertDisputeP
 		arg.ProviderRef,
 		arg.AmountMinor,
 		arg.FeeMinor,
+		arg.HeldMinor,
 		arg.Currency,
 		arg.Reason,
 	)
@@ -590,9 +614,10 @@ func (q *Queries) InsertDispute(ctx context.Context, db DBTX, arg InsertDisputeP
 }
 
 const insertPayment = `-- name: InsertPayment :execrows
-insert into payments (org_id, id, provider, provider_ref, attempt_id, amount_minor, currency, fee_minor, payer, reference, received_at)
+insert into payments (org_id, id, provider, provider_ref, attempt_id, amount_minor, currency, fee_minor, fee_currency, payer, reference,
+  received_at)
 values ($1, $2, $3, $4, $5::uuid, $6, $7,
-  $8::bigint, $9, $10, biz_now())
+  $8::bigint, $9::text, $10, $11, biz_now())
 on conflict (provider, provider_ref) do nothing
 `
 
@@ -605,6 +630,7 @@ type InsertPaymentParams struct {
 	AmountMinor int64
 	Currency    string
 	FeeMinor    *int64
+	FeeCurrency *string
 	Payer       string
 	Reference   string
 }
@@ -619,6 +645,7 @@ func (q *Queries) InsertPayment(ctx context.Context, db DBTX, arg InsertPaymentP
 		arg.AmountMinor,
 		arg.Currency,
 		arg.FeeMinor,
+		arg.FeeCurrency,
 		arg.Payer,
 		arg.Reference,
 	)
@@ -661,8 +688,9 @@ func (q *Queries) InsertProviderEvent(ctx context.Context, db DBTX, arg InsertPr
 }
 
 const insertRefund = `-- name: InsertRefund :exec
-insert into payment_refunds (org_id, id, payment_id, refund_key, provider_ref, amount_minor, currency, reason, created_by, created_at)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, biz_now())
+insert into payment_refunds (org_id, id, payment_id, refund_key, provider_ref, amount_minor, lost_minor, currency, reason, created_by,
+  created_at)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, biz_now())
 `
 
 type InsertRefundParams struct {
@@ -672,6 +700,7 @@ type InsertRefundParams struct {
 	RefundKey   string
 	ProviderRef string
 	AmountMinor int64
+	LostMinor   int64
 	Currency    string
 	Reason      string
 	CreatedBy   string
@@ -685,6 +714,7 @@ func (q *Queries) InsertRefund(ctx context.Context, db DBTX, arg InsertRefundPar
 		arg.RefundKey,
 		arg.ProviderRef,
 		arg.AmountMinor,
+		arg.LostMinor,
 		arg.Currency,
 		arg.Reason,
 		arg.CreatedBy,
@@ -734,7 +764,7 @@ func (q *Queries) LastAttemptNo(ctx context.Context, db DBTX, orgID uuid.UUID, s
 }
 
 const listPayments = `-- name: ListPayments :many
-select org_id, id, provider, provider_ref, attempt_id, amount_minor, currency, fee_minor, allocated_minor, refunded_minor, charged_back_minor, payer, reference, received_at, revision from payments where org_id = $1 and ($2::uuid is null or id < $2::uuid)
+select org_id, id, provider, provider_ref, attempt_id, amount_minor, currency, fee_minor, fee_currency, allocated_minor, refunded_minor, charged_back_minor, payer, reference, received_at, revision from payments where org_id = $1 and ($2::uuid is null or id < $2::uuid)
 order by id desc limit $3
 `
 
@@ -762,6 +792,7 @@ func (q *Queries) ListPayments(ctx context.Context, db DBTX, arg ListPaymentsPar
 			&i.AmountMinor,
 			&i.Currency,
 			&i.FeeMinor,
+			&i.FeeCurrency,
 			&i.AllocatedMinor,
 			&i.RefundedMinor,
 			&i.ChargedBackMinor,
@@ -792,28 +823,31 @@ func (q *Queries) OrgOfCustomer(ctx context.Context, db DBTX, provider string, c
 }
 
 const organizationsWithCash = `-- name: OrganizationsWithCash :many
-select distinct f.org_id from payments f
-where f.allocated_minor + f.refunded_minor + f.charged_back_minor < f.amount_minor
-  and exists (select 1 from ledger_postings p join invoices i on i.org_id = p.org_id and i.id = p.document_id
-    where p.org_id = f.org_id and p.account = 'receivable' and i.currency = f.currency and i.kind <> 'credit_note'
-    group by i.id having sum(p.amount_minor) > 0)
-limit $1
+select o.id from organizations o
+where o.id > $1 and exists (select 1 from payments f
+    where f.org_id = o.id and f.allocated_minor + f.refunded_minor + f.charged_back_minor < f.amount_minor
+      and f.currency = o.currency
+      and not exists (select 1 from payment_disputes d where d.org_id = f.org_id and d.payment_id = f.id and d.state = 'open'))
+  and exists (select 1 from invoices i where i.org_id = o.id and i.currency = o.currency and i.status = 'open' and i.kind <> 'credit_note'
+    and (select coalesce(sum(p.amount_minor), 0) from ledger_postings p
+      where p.org_id = i.org_id and p.document_id = i.id and p.account = 'receivable') > 0)
+order by o.id limit $2
 `
 
-// Those with money that pays for nothing yet while a document of theirs is owed.
-func (q *Queries) OrganizationsWithCash(ctx context.Context, db DBTX, size int32) ([]uuid.UUID, error) {
-	rows, err := db.Query(ctx, organizationsWithCash, size)
+// Those with money that pays for nothing yet, and is not in dispute, while a document of theirs that takes payments is owed.
+func (q *Queries) OrganizationsWithCash(ctx context.Context, db DBTX, after uuid.UUID, size int32) ([]uuid.UUID, error) {
+	rows, err := db.Query(ctx, organizationsWithCash, after, size)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	var items []uuid.UUID
 	for rows.Next() {
-		var org_id uuid.UUID
-		if err := rows.Scan(&org_id); err != nil {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
 			return nil, err
 		}
-		items = append(items, org_id)
+		items = append(items, id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -887,6 +921,34 @@ func (q *Queries) OwedOn(ctx context.Context, db DBTX, orgID uuid.UUID, invoiceI
 	return i, err
 }
 
+const paymentByID = `-- name: PaymentByID :one
+select org_id, id, provider, provider_ref, attempt_id, amount_minor, currency, fee_minor, fee_currency, allocated_minor, refunded_minor, charged_back_minor, payer, reference, received_at, revision from payments where org_id = $1 and id = $2
+`
+
+func (q *Queries) PaymentByID(ctx context.Context, db DBTX, orgID uuid.UUID, paymentID uuid.UUID) (Payment, error) {
+	row := db.QueryRow(ctx, paymentByID, orgID, paymentID)
+	var i Payment
+	err := row.Scan(
+		&i.OrgID,
+		&i.ID,
+		&i.Provider,
+		&i.ProviderRef,
+		&i.AttemptID,
+		&i.AmountMinor,
+		&i.Currency,
+		&i.FeeMinor,
+		&i.FeeCurrency,
+		&i.AllocatedMinor,
+		&i.RefundedMinor,
+		&i.ChargedBackMinor,
+		&i.Payer,
+		&i.Reference,
+		&i.ReceivedAt,
+		&i.Revision,
+	)
+	return i, err
+}
+
 const paymentByRef = `-- name: PaymentByRef :one
 select org_id, id from payments where provider = $1 and provider_ref = $2
 `
@@ -940,7 +1002,7 @@ func (q *Queries) PaymentDisputed(ctx context.Context, db DBTX, orgID uuid.UUID,
 }
 
 const paymentForUpdate = `-- name: PaymentForUpdate :one
-select org_id, id, provider, provider_ref, attempt_id, amount_minor, currency, fee_minor, allocated_minor, refunded_minor, charged_back_minor, payer, reference, received_at, revision from payments where org_id = $1 and id = $2 for no key update
+select org_id, id, provider, provider_ref, attempt_id, amount_minor, currency, fee_minor, fee_currency, allocated_minor, refunded_minor, charged_back_minor, payer, reference, received_at, revision from payments where org_id = $1 and id = $2 for no key update
 `
 
 func (q *Queries) PaymentForUpdate(ctx context.Context, db DBTX, orgID uuid.UUID, paymentID uuid.UUID) (Payment, error) {
@@ -955,6 +1017,7 @@ func (q *Queries) PaymentForUpdate(ctx context.Context, db DBTX, orgID uuid.UUID
 		&i.AmountMinor,
 		&i.Currency,
 		&i.FeeMinor,
+		&i.FeeCurrency,
 		&i.AllocatedMinor,
 		&i.RefundedMinor,
 		&i.ChargedBackMinor,
@@ -984,6 +1047,28 @@ func (q *Queries) PostponeAttempt(ctx context.Context, db DBTX, arg PostponeAtte
 		arg.WaitSeconds,
 		arg.OrgID,
 		arg.AttemptID,
+	)
+	return err
+}
+
+const postponeRefund = `-- name: PostponeRefund :exec
+update payment_refunds set detail = $1, next_try_at = clock_timestamp() + make_interval(secs => $2::double precision)
+where org_id = $3 and id = $4 and next_try_at is not null
+`
+
+type PostponeRefundParams struct {
+	Detail      string
+	WaitSeconds float64
+	OrgID       uuid.UUID
+	RefundID    uuid.UUID
+}
+
+func (q *Queries) PostponeRefund(ctx context.Context, db DBTX, arg PostponeRefundParams) error {
+	_, err := db.Exec(ctx, postponeRefund,
+		arg.Detail,
+		arg.WaitSeconds,
+		arg.OrgID,
+		arg.RefundID,
 	)
 	return err
 }
@@ -1036,7 +1121,7 @@ func (q *Queries) RefundCount(ctx context.Context, db DBTX, orgID uuid.UUID, pay
 }
 
 const refundForUpdate = `-- name: RefundForUpdate :one
-select org_id, id, payment_id, refund_key, provider_ref, amount_minor, currency, state, reason, detail, created_by, next_try_at, created_at, revision from payment_refunds where org_id = $1 and payment_id = $2
+select org_id, id, payment_id, refund_key, provider_ref, amount_minor, lost_minor, currency, state, reason, detail, created_by, sends, next_try_at, created_at, revision from payment_refunds where org_id = $1 and payment_id = $2
   and (refund_key = $3 or provider_ref = $4 and $4::text <> '') for no key update
 `
 
@@ -1062,11 +1147,13 @@ func (q *Queries) RefundForUpdate(ctx context.Context, db DBTX, arg RefundForUpd
 		&i.RefundKey,
 		&i.ProviderRef,
 		&i.AmountMinor,
+		&i.LostMinor,
 		&i.Currency,
 		&i.State,
 		&i.Reason,
 		&i.Detail,
 		&i.CreatedBy,
+		&i.Sends,
 		&i.NextTryAt,
 		&i.CreatedAt,
 		&i.Revision,
@@ -1143,8 +1230,9 @@ func (q *Queries) SaveRefund(ctx context.Context, db DBTX, arg SaveRefundParams)
 
 const setCustomerRef = `-- name: SetCustomerRef :exec
 insert into payment_customers (org_id, provider, customer_ref) values ($1, $2, $3)
-on conflict (org_id) do update set customer_ref = excluded.customer_ref, updated_at = clock_timestamp()
-where payment_customers.customer_ref = '' and payment_customers.provider = excluded.provider
+on conflict (org_id) do update set customer_ref = excluded.customer_ref, updated_at = clock_timestamp(), provider = excluded.provider,
+  method_ref = case when payment_customers.provider = excluded.provider then payment_customers.method_ref else '' end
+where payment_customers.customer_ref = '' or payment_customers.provider <> excluded.provider
 `
 
 type SetCustomerRefParams struct {
@@ -1159,17 +1247,23 @@ func (q *Queries) SetCustomerRef(ctx context.Context, db DBTX, arg SetCustomerRe
 }
 
 const setPaymentFee = `-- name: SetPaymentFee :execrows
-update payments set fee_minor = $1 where org_id = $2 and id = $3 and fee_minor is null
+update payments set fee_minor = $1, fee_currency = $2 where org_id = $3 and id = $4 and fee_minor is null
 `
 
 type SetPaymentFeeParams struct {
-	FeeMinor  *int64
-	OrgID     uuid.UUID
-	PaymentID uuid.UUID
+	FeeMinor    *int64
+	FeeCurrency *string
+	OrgID       uuid.UUID
+	PaymentID   uuid.UUID
 }
 
 func (q *Queries) SetPaymentFee(ctx context.Context, db DBTX, arg SetPaymentFeeParams) (int64, error) {
-	result, err := db.Exec(ctx, setPaymentFee, arg.FeeMinor, arg.OrgID, arg.PaymentID)
+	result, err := db.Exec(ctx, setPaymentFee,
+		arg.FeeMinor,
+		arg.FeeCurrency,
+		arg.OrgID,
+		arg.PaymentID,
+	)
 	if err != nil {
 		return 0, err
 	}

@@ -13,28 +13,34 @@ import (
 )
 
 const accrualDue = `-- name: AccrualDue :many
-select distinct u.org_id from usage_segments u
-left join period_funding f on f.org_id = u.org_id and f.period = $1 and f.close_no = 0
-where u.billing_period = $1 and (f.accrued_at is null or f.accrued_at < $2::timestamptz)
-  and not exists (select 1 from invoices i where i.org_id = u.org_id and i.period = $1 and i.close_no = 0 and i.kind = 'usage'
+select o.id as org_id, p.period::text as period from organizations o cross join unnest($1::text[]) as p(period)
+left join period_funding f on f.org_id = o.id and f.period = p.period and f.close_no = 0
+where (f.accrued_at is null or f.accrued_at < $2::timestamptz)
+  and exists (select 1 from usage_segments u where u.org_id = o.id and u.billing_period = p.period)
+  and not exists (select 1 from invoices i where i.org_id = o.id and i.period = p.period and i.close_no = 0 and i.kind = 'usage'
     and i.status <> 'draft')
-order by u.org_id
+order by 2, 1
 `
 
-// Who used something in a month and was not accrued since an instant.
-func (q *Queries) AccrualDue(ctx context.Context, db DBTX, period string, since time.Time) ([]uuid.UUID, error) {
-	rows, err := db.Query(ctx, accrualDue, period, since)
+type AccrualDueRow struct {
+	OrgID  uuid.UUID
+	Period string
+}
+
+// Who used something in months and was not accrued since an instant.
+func (q *Queries) AccrualDue(ctx context.Context, db DBTX, periods []string, since time.Time) ([]AccrualDueRow, error) {
+	rows, err := db.Query(ctx, accrualDue, periods, since)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []uuid.UUID
+	var items []AccrualDueRow
 	for rows.Next() {
-		var org_id uuid.UUID
-		if err := rows.Scan(&org_id); err != nil {
+		var i AccrualDueRow
+		if err := rows.Scan(&i.OrgID, &i.Period); err != nil {
 			return nil, err
 		}
-		items = append(items, org_id)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -818,6 +824,16 @@ func (q *Queries) PendingTopUps(ctx context.Context, db DBTX, size int32) ([]Pen
 	return items, nil
 }
 
+const postponeWallet = `-- name: PostponeWallet :exec
+update wallets set next_tick_at = biz_now() + make_interval(secs => $1::double precision)
+where org_id = $2 and next_tick_at <= biz_now()
+`
+
+func (q *Queries) PostponeWallet(ctx context.Context, db DBTX, waitSeconds float64, orgID uuid.UUID) error {
+	_, err := db.Exec(ctx, postponeWallet, waitSeconds, orgID)
+	return err
+}
+
 const promosOf = `-- name: PromosOf :many
 select g.id, g.name, g.priority, g.expires_at, g.scope, g.currency,
   (g.remaining_minor - coalesce((select sum(h.amount_minor) from promo_holds h
@@ -1037,6 +1053,35 @@ func (q *Queries) TopUpsOfMonth(ctx context.Context, db DBTX, period string, org
 	var i TopUpsOfMonthRow
 	err := row.Scan(&i.AmountMinor, &i.UnderWay, &i.FailedAt)
 	return i, err
+}
+
+const unbilledMonths = `-- name: UnbilledMonths :many
+select p.period::text as period from unnest($1::text[]) as p(period)
+where exists (select 1 from usage_segments u where u.org_id = $2 and u.billing_period = p.period)
+  and not exists (select 1 from invoices i where i.org_id = $2 and i.period = p.period and i.close_no = 0 and i.kind = 'usage'
+    and i.status <> 'draft')
+order by 1
+`
+
+// Those of some months with usage that have no document. Each costs a look at an index.
+func (q *Queries) UnbilledMonths(ctx context.Context, db DBTX, periods []string, orgID uuid.UUID) ([]string, error) {
+	rows, err := db.Query(ctx, unbilledMonths, periods, orgID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var period string
+		if err := rows.Scan(&period); err != nil {
+			return nil, err
+		}
+		items = append(items, period)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const useCoupon = `-- name: UseCoupon :one
