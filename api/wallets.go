@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"strings"
 
 	"github.com/oapi-codegen/nullable"
 
@@ -179,7 +178,7 @@ func (h *Handlers) RedeemCoupon(ctx context.Context, req RedeemCouponRequestObje
 	}
 	var out RedeemCoupon201JSONResponse
 	again, err := h.once(ctx, func(ctx context.Context) (visit, error) {
-		got, err := h.app.RedeemCoupon(ctx, c, strings.ToUpper(req.Body.Code))
+		got, err := h.app.RedeemCoupon(ctx, c, req.Body.Code)
 		if err != nil {
 			return nil, err
 		}

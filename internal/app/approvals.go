@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/tranche-cloud/tranche/internal/auth"
 	"github.com/tranche-cloud/tranche/internal/fault"
 	"github.com/tranche-cloud/tranche/internal/id"
 	"github.com/tranche-cloud/tranche/internal/money"
@@ -186,23 +185,33 @@ func (a *App) SetApprovalRule(ctx context.Context, c Caller, r ApprovalRule) err
 		return fault.New(fault.Invalid, "request.invalid", "The rule cannot be kept.").
 			With(fault.Field{Pointer: "/kind", Code: "kind", Detail: "credit_note, write_off and refund with an amount of at least 0, price_book and tax_table without"})
 	}
-	var before int64
-	var ruled bool
+	loosens := func(ctx context.Context, t *store.SystemTx) (bool, error) {
+		before, ruled, err := t.LockApprovalLimit(ctx, string(r.Kind), r.Above.Currency())
+		return ruled && r.Above.Minor() > before, err
+	}
+	var ask bool
 	err := a.Store.InSystem(ctx, "read an approval rule", func(t *store.SystemTx) (err error) {
-		before, ruled, err = t.ApprovalLimit(ctx, string(r.Kind), r.Above.Currency())
+		ask, err = loosens(ctx, t)
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	var permit Permit
-	if ruled && r.Above.Minor() > before {
+	if ask {
 		body := map[string]string{"kind": string(r.Kind), "above": r.Above.String()}
 		if permit, err = a.askSecond(store.Apart(ctx), c, approveRule, body, r.Above); err != nil {
 			return err
 		}
 	}
 	return a.Store.InSystem(ctx, "set an approval rule", func(t *store.SystemTx) error {
+		now, err := loosens(ctx, t)
+		if err != nil {
+			return err
+		}
+		if now && permit == (Permit{}) {
+			return fault.New(fault.Conflict, "state.conflict", "The rule was changed meanwhile.").Suggest("Read the rules and send the request again.")
+		}
 		if err := permit.Spend(ctx, t); err != nil {
 			return err
 		}
@@ -221,11 +230,4 @@ func (a *App) ApprovalRules(ctx context.Context, _ Caller) (out []store.Approval
 		return err
 	})
 	return out, err
-}
-
-func operatorOnly(c Caller) error {
-	if c.Kind == auth.Operator {
-		return nil
-	}
-	return fault.New(fault.Forbidden, "auth.forbidden", "Only operators may do this.").Suggest("Use an operator key.")
 }

@@ -40,6 +40,14 @@ func (c Caller) audit(o id.Org, operation, resource string) store.AuditRow {
 	}
 }
 
+// operatorOnly refuses tenants: what it guards is for operators, whoever asked before.
+func operatorOnly(c Caller) error {
+	if c.Kind == auth.Operator {
+		return nil
+	}
+	return fault.New(fault.Forbidden, "auth.forbidden", "Only operators may do this.").Suggest("Ask the operator.")
+}
+
 // orgRows is what both kinds of transaction can do for one organization.
 type orgRows interface {
 	Organization(context.Context, id.Org) (org.Organization, error)

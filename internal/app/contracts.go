@@ -137,20 +137,12 @@ func (a *App) agreed(ctx context.Context, c Caller, o id.Org, reason string, fn 
 	return a.Store.InOrg(ctx, o, func(t *store.OrgTx) error { return fn(t) })
 }
 
-// operatorsOnly refuses tenants.
-func operatorsOnly(c Caller, what string) error {
-	if c.Kind == auth.Operator {
-		return nil
-	}
-	return fault.New(fault.Forbidden, "auth.forbidden", what).Suggest("Ask the operator.")
-}
-
 // CreateContract makes a contract of an organization; it binds from its start on and
 // can then only be ended early. Operators only. It fails with resource.not_found,
 // request.invalid, offer.unknown, and state.conflict where a term of the same kind
 // and scope is in force at the same time.
 func (a *App) CreateContract(ctx context.Context, c Caller, o id.Org, in NewContract) (out Contract, err error) {
-	if err := operatorsOnly(c, "Operators make contracts."); err != nil {
+	if err := operatorOnly(c); err != nil {
 		return Contract{}, err
 	}
 	err = a.Store.InSystem(ctx, "make a contract", func(t *store.SystemTx) error {
@@ -232,7 +224,7 @@ func termOf(from, to, now time.Time) (metering.Interval, error) {
 // one that has not begun by then is cancelled. Operators only. It fails with
 // resource.not_found, request.invalid, and state.conflict if it ended already.
 func (a *App) EndContract(ctx context.Context, c Caller, o id.Org, contract id.Contract, at time.Time) (out Contract, err error) {
-	if err := operatorsOnly(c, "Operators end contracts."); err != nil {
+	if err := operatorOnly(c); err != nil {
 		return Contract{}, err
 	}
 	err = a.Store.InSystem(ctx, "end a contract", func(t *store.SystemTx) error {

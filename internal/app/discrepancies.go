@@ -38,9 +38,12 @@ func (a *App) Discrepancies(ctx context.Context, _ Caller, f DiscrepancyFilter, 
 
 // ResolveDiscrepancy ends a discrepancy by a person's verdict: billed (the meter was right,
 // its time is billed again) or proven (it stays off the bill), with the reason, which is
-// kept. For operators. Repeating the verdict changes nothing. It fails with
+// kept. Operators only. Repeating the verdict changes nothing. It fails with
 // resource.not_found, request.invalid, and state.conflict for another verdict.
 func (a *App) ResolveDiscrepancy(ctx context.Context, c Caller, d id.Discrepancy, verdict, reason string) error {
+	if err := operatorOnly(c); err != nil {
+		return err
+	}
 	reason = strings.TrimSpace(reason)
 	switch {
 	case verdict != store.VerdictBilled && verdict != store.VerdictProven:

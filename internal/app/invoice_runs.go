@@ -11,9 +11,13 @@ import (
 
 // CreateInvoiceRun begins to invoice a month for every organization that it owes a
 // document; AdvanceInvoiceRun does the work. It is idempotent: while a run of the month
-// is at work it answers that one, and with nothing left to do the last one. It fails
+// is at work it answers that one, and with nothing left to do the last one. Operators
+// only. It fails
 // with state.conflict within the grace, and with request.invalid.
 func (a *App) CreateInvoiceRun(ctx context.Context, c Caller, period string) (run store.InvoiceRun, err error) {
+	if err := operatorOnly(c); err != nil {
+		return store.InvoiceRun{}, err
+	}
 	window, err := metering.ParsePeriod(period)
 	if err != nil {
 		return store.InvoiceRun{}, err

@@ -50,10 +50,13 @@ type PriceVersion struct {
 	Prices        []OfferPrice // ordered by offer
 }
 
-// CreatePriceBook makes a book whose first version may start now. It fails with
+// CreatePriceBook makes a book whose first version may start now. Operators only. It fails with
 // name.taken, offer.unknown, request.invalid and, where price books need a second
 // operator, approval.required.
 func (a *App) CreatePriceBook(ctx context.Context, c Caller, in NewPriceBook) (out PriceBook, err error) {
+	if err := operatorOnly(c); err != nil {
+		return PriceBook{}, err
+	}
 	permit, err := a.RequireApproval(ctx, c, ApprovePriceBook, struct {
 		Currency string
 		NewPriceBook
@@ -83,10 +86,13 @@ func (a *App) CreatePriceBook(ctx context.Context, c Caller, in NewPriceBook) (o
 }
 
 // CreatePriceVersion announces a version of a book, seven days ahead at least, and
-// returns the book. It fails with resource.not_found, offer.unknown,
+// returns the book. Operators only. It fails with resource.not_found, offer.unknown,
 // request.invalid, for two versions with one start state.conflict and, where price
 // books need a second operator, approval.required.
 func (a *App) CreatePriceVersion(ctx context.Context, c Caller, book id.PriceBook, in NewPrices) (out PriceBook, err error) {
+	if err := operatorOnly(c); err != nil {
+		return PriceBook{}, err
+	}
 	permit, err := a.RequireApproval(ctx, c, ApprovePriceBook, struct {
 		Book id.PriceBook
 		NewPrices
@@ -155,10 +161,14 @@ type BookChange struct {
 
 // AssignPriceBook gives an organization a book in its currency: its first one from
 // now on at the earliest, any other from the first instant of a calendar month (UTC)
-// that is seven days ahead at least, so that no usage spans two books. It fails with
+// that is seven days ahead at least, so that no usage spans two books. Operators only.
+// It fails with
 // resource.not_found, request.invalid, and state.conflict if a later change is
 // announced.
 func (a *App) AssignPriceBook(ctx context.Context, c Caller, o id.Org, in BookChange) (out []store.BookAssignment, err error) {
+	if err := operatorOnly(c); err != nil {
+		return nil, err
+	}
 	err = a.Store.InSystem(ctx, "assign a price book", func(t *store.SystemTx) error {
 		organization, err := t.Organization(ctx, o)
 		if err != nil {

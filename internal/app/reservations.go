@@ -130,7 +130,7 @@ func (a *App) reservable(ctx context.Context, t agreements, offerID string, r *s
 // Operators only. It fails with resource.not_found, request.invalid, and
 // state.conflict if it ended already.
 func (a *App) EndReservation(ctx context.Context, c Caller, o id.Org, reservation id.Reservation, at time.Time) (out store.Reservation, err error) {
-	if err := operatorsOnly(c, "A reservation ends with its term, or earlier by the operator."); err != nil {
+	if err := operatorOnly(c); err != nil {
 		return out, err
 	}
 	err = a.Store.InSystem(ctx, "end a reservation", func(t *store.SystemTx) error {

@@ -52,8 +52,11 @@ type Margin struct {
 }
 
 // SetGPUCost says what an hour of a GPU model costs the operator, from an instant on;
-// zero is now. It fails with request.invalid and state.conflict.
+// zero is now. Operators only. It fails with request.invalid and state.conflict.
 func (a *App) SetGPUCost(ctx context.Context, c Caller, cost store.GPUCost) error {
+	if err := operatorOnly(c); err != nil {
+		return err
+	}
 	if cost.Model == "" || cost.PerHour.Currency().IsZero() {
 		return fault.New(fault.Invalid, "request.invalid", "A cost names a GPU model and a price an hour.").
 			With(fault.Field{Pointer: "/model", Code: "required", Detail: "is the GPU model, H200-141 for example"})
@@ -75,8 +78,11 @@ func (a *App) SetGPUCost(ctx context.Context, c Caller, cost store.GPUCost) erro
 
 // RevenueReport tells what a month earned by organization, SKU, model, mode and
 // meter: of its documents, and of previews where there is none yet; and the margin
-// of each GPU model. For operators. It fails with request.invalid.
+// of each GPU model. Operators only. It fails with request.invalid.
 func (a *App) RevenueReport(ctx context.Context, c Caller, period string) (Revenue, error) {
+	if err := operatorOnly(c); err != nil {
+		return Revenue{}, err
+	}
 	month, err := metering.ParsePeriod(period)
 	if err != nil {
 		return Revenue{}, err

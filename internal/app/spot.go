@@ -35,7 +35,7 @@ type SpotPrice struct {
 // where it begins. Operators only. It fails with offer.unknown, request.invalid, and
 // state.conflict if the series has a price at that instant or later.
 func (a *App) PublishSpotPrice(ctx context.Context, c Caller, in NewSpotPrice) (out SpotPrice, err error) {
-	if err := operatorsOnly(c, "Operators publish spot prices."); err != nil {
+	if err := operatorOnly(c); err != nil {
 		return SpotPrice{}, err
 	}
 	currency, err := money.ParseCurrency(in.Currency)

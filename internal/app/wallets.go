@@ -48,8 +48,11 @@ func (a *App) GetWallet(ctx context.Context, _ Caller, org id.Org) (out Wallet, 
 }
 
 // SetMoneyMode says whether an organization pays by invoice (postpaid) or from its
-// wallet (prepaid). It fails with request.invalid for another mode.
+// wallet (prepaid). Operators only. It fails with request.invalid for another mode.
 func (a *App) SetMoneyMode(ctx context.Context, c Caller, org id.Org, m wallet.Mode) error {
+	if err := operatorOnly(c); err != nil {
+		return err
+	}
 	if m != wallet.Postpaid && m != wallet.PrepaidMode {
 		return fault.New(fault.Invalid, "request.invalid", "There is no such mode.").
 			With(fault.Field{Pointer: "/mode", Code: "enum", Detail: "must be postpaid or prepaid"})
@@ -93,8 +96,12 @@ type Prepayment struct {
 }
 
 // RecordPrepayment adds money to a wallet, once per reference. It reports false if
-// it was added before. Operators only. It fails with request.invalid.
+// it was added before. Operators only. It fails with request.invalid, and with
+// state.conflict if the reference came with another amount.
 func (a *App) RecordPrepayment(ctx context.Context, c Caller, org id.Org, in Prepayment) (fresh bool, err error) {
+	if err := operatorOnly(c); err != nil {
+		return false, err
+	}
 	if in.Reference == "" || len(in.Reference) > maxReference {
 		return false, fault.New(fault.Invalid, "request.invalid", "A prepayment has a reference of its own.").
 			With(fault.Field{Pointer: "/reference", Code: "length", Detail: "must have 1 to 200 characters"})
@@ -103,12 +110,25 @@ func (a *App) RecordPrepayment(ctx context.Context, c Caller, org id.Org, in Pre
 		fresh, err = a.receivePrepayment(ctx, t, prepayment{
 			Org: org, Source: derived("prepayment", org, in.Reference), Gross: in.Amount, From: ledger.Bank, Name: in.Reference,
 		})
-		if err != nil || !fresh {
+		if err != nil {
 			return err
+		}
+		if !fresh {
+			return samePrepayment(ctx, t, org, in)
 		}
 		return t.Audit(ctx, c.audit(org, "wallet.record_prepayment", in.Reference))
 	})
 	return fresh, err
+}
+
+// samePrepayment fails where a reference was recorded with another amount.
+func samePrepayment(ctx context.Context, t *store.SystemTx, org id.Org, in Prepayment) error {
+	lot, err := t.GrantOf(ctx, org, derived("prepayment", org, in.Reference))
+	if err != nil || lot.Amount == in.Amount {
+		return err
+	}
+	return fault.New(fault.Conflict, "state.conflict", "The reference was recorded with "+lot.Amount.String()+".").
+		Suggest("Give another payment a reference of its own.")
 }
 
 // maxReference bounds the text that names a payment.
@@ -130,6 +150,9 @@ type NewGrant struct {
 // CreateGrant gives an organization promotional money, which reduces the net of what
 // it buys. Operators only. It fails with request.invalid and resource.not_found.
 func (a *App) CreateGrant(ctx context.Context, c Caller, org id.Org, in NewGrant) (g Grant, err error) {
+	if err := operatorOnly(c); err != nil {
+		return Grant{}, err
+	}
 	err = a.Store.InSystem(ctx, "give a grant", func(t *store.SystemTx) error {
 		g, err = give(ctx, t, c, org, id.New[id.Grant](), in, nil)
 		return err
@@ -199,6 +222,9 @@ var couponCode = regexp.MustCompile(`^[A-Z0-9-]{4,40}$`)
 // CreateCoupon makes a code. Operators only. It fails with request.invalid and
 // name.taken.
 func (a *App) CreateCoupon(ctx context.Context, c Caller, in Coupon) error {
+	if err := operatorOnly(c); err != nil {
+		return err
+	}
 	bad := func(pointer, detail string) error {
 		return fault.New(fault.Invalid, "request.invalid", "The coupon is not valid: "+pointer[1:]+" "+detail+".").
 			With(fault.Field{Pointer: pointer, Code: "value", Detail: detail})

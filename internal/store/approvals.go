@@ -60,6 +60,15 @@ func (t *SystemTx) ApprovalLimit(ctx context.Context, kind string, c money.Curre
 	return above, err == nil, mapError(err)
 }
 
+// LockApprovalLimit is ApprovalLimit that lets nobody else write rules until the
+// transaction ends.
+func (t *SystemTx) LockApprovalLimit(ctx context.Context, kind string, c money.Currency) (int64, bool, error) {
+	if err := t.q.LockApprovalRules(ctx, t.raw); err != nil {
+		return 0, false, mapError(err)
+	}
+	return t.ApprovalLimit(ctx, kind, c)
+}
+
 // ApprovalRules lists all rules.
 func (t *SystemTx) ApprovalRules(ctx context.Context) ([]ApprovalRule, error) {
 	rows, err := t.q.ApprovalRules(ctx, t.raw)

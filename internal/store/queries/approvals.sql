@@ -3,6 +3,10 @@
 -- name: ApprovalRule :one
 select above_minor from approval_rules where kind = @kind and currency = @currency;
 
+-- name: LockApprovalRules :exec
+-- Also against the first rule of a kind, which has no row to lock.
+select pg_advisory_xact_lock(hashtextextended('approval_rules', 0));
+
 -- name: ApprovalRules :many
 select kind, currency, above_minor, updated_by, updated_at from approval_rules order by kind, currency;
 

@@ -225,6 +225,16 @@ func (q *Queries) LiveApproval(ctx context.Context, db DBTX, arg LiveApprovalPar
 	return i, err
 }
 
+const lockApprovalRules = `-- name: LockApprovalRules :exec
+select pg_advisory_xact_lock(hashtextextended('approval_rules', 0))
+`
+
+// Also against the first rule of a kind, which has no row to lock.
+func (q *Queries) LockApprovalRules(ctx context.Context, db DBTX) error {
+	_, err := db.Exec(ctx, lockApprovalRules)
+	return err
+}
+
 const putApprovalRule = `-- name: PutApprovalRule :exec
 insert into approval_rules as r (kind, currency, above_minor, updated_by) values ($1, $2, $3, $4)
 on conflict (kind, currency) do update set above_minor = excluded.above_minor, updated_by = excluded.updated_by, updated_at = clock_timestamp()
