@@ -51,6 +51,7 @@ begin
   return new;
 end $$;
 -- +goose StatementEnd
+alter table organization_price_books add constraint organization_price_books_bounds check (not isempty(during) and not lower_inf(during));
 create trigger organization_price_books_ends before update or delete on organization_price_books
   for each row execute function ends_early_only();
 revoke update, delete on organization_price_books from tranche_system;

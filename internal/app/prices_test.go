@@ -165,7 +165,8 @@ func TestTheBookOfAnOrganizationChangesAtAMonth(t *testing.T) {
 }
 
 // raced runs a change 8 times at once and counts what was done and what was refused.
-func raced(change func() error) (done, refused int) {
+func raced(t *testing.T, change func() error) (done, refused int) {
+	t.Helper()
 	results := make(chan error, 8)
 	for range cap(results) {
 		go func() { results <- change() }()
@@ -176,6 +177,8 @@ func raced(change func() error) (done, refused int) {
 			done++
 		case fault.KindOf(err) == fault.Conflict || fault.KindOf(err) == fault.Unavailable:
 			refused++
+		default:
+			t.Errorf("neither done nor refused: %v", err)
 		}
 	}
 	return done, refused
@@ -185,20 +188,20 @@ func TestOfChangesAtOnceOneIsMade(t *testing.T) {
 	b := newBilled(t)
 	ctx := t.Context()
 	c := b.tenant(t, "acme", quota.Limits{})
-	done, refused := raced(func() error {
+	done, refused := raced(t, func() error {
 		_, err := b.AssignPriceBook(ctx, b.operator, c.Org, app.BookChange{Book: b.book.ID})
 		return err
 	})
 	require.Equal(t, []int{1, 7}, []int{done, refused}, "changes of the book")
 	require.Equal(t, 2, b.count(t, `select count(*) from organization_price_books where org_id = $1`, uuid.UUID(c.Org)))
-	done, refused = raced(func() error {
+	done, refused = raced(t, func() error {
 		_, err := b.PublishSpotPrice(ctx, b.operator, app.NewSpotPrice{Offer: slice, Currency: "USD", PerHour: "0.2", From: november.AddDate(0, 0, 2)})
 		return err
 	})
 	require.Equal(t, []int{1, 7}, []int{done, refused}, "spot prices")
 	made, err := b.CreateContract(ctx, b.operator, c.Org, app.NewContract{Name: "frame", From: november.AddDate(0, 1, 0), ContractTerms: everything()})
 	require.NoError(t, err)
-	done, refused = raced(func() error {
+	done, refused = raced(t, func() error {
 		_, err := b.EndContract(ctx, b.operator, c.Org, made.ID, time.Time{})
 		return err
 	})

@@ -326,11 +326,14 @@ func (t *tx) BookAssignments(ctx context.Context, o id.Org) ([]BookAssignment, e
 // LockBookAssignments returns when the newest price book of an organization begins,
 // zero for none, and keeps others from assigning one.
 func (t *SystemTx) LockBookAssignments(ctx context.Context, o id.Org) (newest time.Time, err error) {
-	rows, err := t.q.LockBookAssignments(ctx, t.raw, uuid.UUID(o))
-	if err != nil || len(rows) == 0 {
+	if err := t.q.LockOrganizationBooks(ctx, t.raw, uuid.UUID(o)); err != nil {
 		return time.Time{}, mapError(err)
 	}
-	return rows[len(rows)-1].FromAt.UTC(), nil
+	at, err := t.q.NewestBookAssignment(ctx, t.raw, uuid.UUID(o))
+	if err != nil || at.Unix() == 0 {
+		return time.Time{}, mapError(err)
+	}
+	return at.UTC(), nil
 }
 
 // AssignPriceBook gives an organization a book from an instant on; the newest one

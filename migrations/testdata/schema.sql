@@ -1617,7 +1617,8 @@ CREATE TABLE public.operator_keys (
 CREATE TABLE public.organization_price_books (
     org_id uuid NOT NULL,
     price_book_id uuid NOT NULL,
-    during tstzrange NOT NULL
+    during tstzrange NOT NULL,
+    CONSTRAINT organization_price_books_bounds CHECK (((NOT isempty(during)) AND (NOT lower_inf(during))))
 );
 
 ALTER TABLE ONLY public.organization_price_books FORCE ROW LEVEL SECURITY;

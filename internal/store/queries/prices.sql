@@ -67,12 +67,12 @@ from price_versions v join price_steps s on s.price_version_id = v.id
 where v.price_book_id = any(@book_ids::uuid[])
 order by s.price_version_id, s.sku_id, s.meter, s.step;
 
--- name: LockBookAssignments :many
--- Under the organization row's lock, so that two assignments follow each other.
-select b.price_book_id, lower(b.during)::timestamptz as from_at, upper_inf(b.during)::boolean as is_open
-from (select o.id from organizations o where o.id = @org_id for no key update) as held
-join organization_price_books b on b.org_id = held.id
-order by lower(b.during);
+-- name: LockOrganizationBooks :exec
+-- A statement of its own: the next one then sees what the one before it in the queue wrote.
+select id from organizations where id = @org_id for no key update;
+
+-- name: NewestBookAssignment :one
+select coalesce(max(lower(during)), timestamptz 'epoch')::timestamptz from organization_price_books where org_id = @org_id;
 
 -- name: EndBookAssignment :exec
 update organization_price_books set during = tstzrange(lower(during), @until::timestamptz, '[)')

@@ -251,38 +251,14 @@ func (q *Queries) ListPriceBooks(ctx context.Context, db DBTX, before *uuid.UUID
 	return items, nil
 }
 
-const lockBookAssignments = `-- name: LockBookAssignments :many
-select b.price_book_id, lower(b.during)::timestamptz as from_at, upper_inf(b.during)::boolean as is_open
-from (select o.id from organizations o where o.id = $1 for no key update) as held
-join organization_price_books b on b.org_id = held.id
-order by lower(b.during)
+const lockOrganizationBooks = `-- name: LockOrganizationBooks :exec
+select id from organizations where id = $1 for no key update
 `
 
-type LockBookAssignmentsRow struct {
-	PriceBookID uuid.UUID
-	FromAt      time.Time
-	IsOpen      bool
-}
-
-// Under the organization row's lock, so that two assignments follow each other.
-func (q *Queries) LockBookAssignments(ctx context.Context, db DBTX, orgID uuid.UUID) ([]LockBookAssignmentsRow, error) {
-	rows, err := db.Query(ctx, lockBookAssignments, orgID)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []LockBookAssignmentsRow
-	for rows.Next() {
-		var i LockBookAssignmentsRow
-		if err := rows.Scan(&i.PriceBookID, &i.FromAt, &i.IsOpen); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+// A statement of its own: the next one then sees what the one before it in the queue wrote.
+func (q *Queries) LockOrganizationBooks(ctx context.Context, db DBTX, orgID uuid.UUID) error {
+	_, err := db.Exec(ctx, lockOrganizationBooks, orgID)
+	return err
 }
 
 const lockPriceBook = `-- name: LockPriceBook :one
@@ -294,6 +270,17 @@ func (q *Queries) LockPriceBook(ctx context.Context, db DBTX, priceBookID uuid.U
 	var id uuid.UUID
 	err := row.Scan(&id)
 	return id, err
+}
+
+const newestBookAssignment = `-- name: NewestBookAssignment :one
+select coalesce(max(lower(during)), timestamptz 'epoch')::timestamptz from organization_price_books where org_id = $1
+`
+
+func (q *Queries) NewestBookAssignment(ctx context.Context, db DBTX, orgID uuid.UUID) (time.Time, error) {
+	row := db.QueryRow(ctx, newestBookAssignment, orgID)
+	var column_1 time.Time
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const offersOfSKUs = `-- name: OffersOfSKUs :many
