@@ -59,6 +59,17 @@ func (v Invoice) BeforeAdvances() (Invoice, error) {
 	return v.Compose()
 }
 
+// AdvancesTaken is what the document deducts, in minor units by advance invoice.
+func (v Invoice) AdvancesTaken() map[string]int64 {
+	out := map[string]int64{}
+	for _, l := range v.Lines {
+		if l.Key.Component == AdvanceOffset {
+			out[l.Key.Reference] -= l.Amount.Minor()
+		}
+	}
+	return out
+}
+
 // OwnUsage returns the document without what it takes over from others: as it is
 // carried on itself. It fails like Compose.
 func (v Invoice) OwnUsage() (Invoice, error) {

@@ -106,7 +106,7 @@ func Credit(original Invoice, notes []Invoice, what []LineCredit) (Invoice, erro
 	v := noteOn(original)
 	if len(what) == 0 {
 		what = rest(original, left)
-		if len(what) == 0 || left.Net.IsZero() && left.Gross.IsZero() {
+		if len(what) == 0 || left.Net.IsZero() && left.Gross.IsZero() && !left.deducts(original) {
 			return Invoice{}, fault.New(fault.Conflict, "credit.nothing", "Nothing of the invoice is left to credit.")
 		}
 	} else if err := checkCredits(original, left, what); err != nil {
@@ -123,6 +123,17 @@ func Credit(original Invoice, notes []Invoice, what []LineCredit) (Invoice, erro
 		return Invoice{}, err
 	}
 	return v.totalled()
+}
+
+// deducts reports whether advances that the document deducts are not given back yet:
+// then there is something to credit, though it comes to nothing.
+func (left Creditable) deducts(original Invoice) bool {
+	for _, l := range original.Lines {
+		if l.Key.Component == AdvanceOffset && !left.Lines[l.No].IsZero() {
+			return true
+		}
+	}
+	return false
 }
 
 // rest is everything that is left, discounts and other negative lines included.

@@ -84,9 +84,15 @@ func (a *App) ReissueInvoice(ctx context.Context, c Caller, org id.Org, inv id.I
 		return note, next, err
 	}
 	body := map[string]any{"invoice": inv.String(), "reissue": true, "reason": r.Reason, "refund": r.Refund}
-	note, err = a.correct(ctx, c, org, inv, body, cancelling(r), func(t *store.SystemTx, original billing.Invoice) error {
-		next, err = a.again(ctx, t, original)
-		return err
+	note, err = a.correct(ctx, c, org, inv, body, cancelling(r), func(t *store.SystemTx, original billing.Invoice) (func() error, error) {
+		booked, err := a.again(ctx, t, original)
+		return func() error {
+			if _, err := a.number(ctx, t, booked); err != nil {
+				return err
+			}
+			next, err = t.Invoice(ctx, org, booked.ID)
+			return err
+		}, err
 	})
 	return note, next, err
 }
@@ -127,10 +133,11 @@ type correction struct {
 }
 
 // correct runs one correction under the locks of account and document; permission is
-// asked for what the note would come to before.
+// asked for what the note would come to before. What then books beside it comes before
+// the note's number; what it returns takes the numbers that follow.
 func (a *App) correct(
 	ctx context.Context, c Caller, org id.Org, inv id.Invoice, body any,
-	make func(*store.SystemTx, billing.Invoice, []billing.Invoice) (correction, error), then func(*store.SystemTx, billing.Invoice) error,
+	make func(*store.SystemTx, billing.Invoice, []billing.Invoice) (correction, error), then func(*store.SystemTx, billing.Invoice) (func() error, error),
 ) (note billing.Invoice, err error) {
 	read := func(t *store.SystemTx) (correction, error) {
 		original, err := t.Invoice(ctx, org, inv)
@@ -179,13 +186,19 @@ func (a *App) correct(
 		if err := t.Audit(ctx, c.audit(org, "invoice.credit", inv.String())); err != nil {
 			return err
 		}
-		if note, err = a.book(ctx, t, c, k); err != nil {
+		if k, err = a.bookNote(ctx, t, c, k); err != nil {
 			return err
 		}
+		last := func() error { return nil }
 		if then != nil {
-			return then(t, k.original)
+			if last, err = then(t, k.original); err != nil {
+				return err
+			}
 		}
-		return nil
+		if note, err = a.numberNote(ctx, t, k); err != nil {
+			return err
+		}
+		return last()
 	})
 	return note, err
 }
@@ -203,34 +216,49 @@ func lockForCorrection(ctx context.Context, t *store.SystemTx, org id.Org, inv i
 
 // book writes a correction: the note with its money, number last, and the end of its
 // document. It answers the finalized note, the zero value without one.
-func (a *App) book(ctx context.Context, t *store.SystemTx, c Caller, k correction) (note billing.Invoice, err error) {
+func (a *App) book(ctx context.Context, t *store.SystemTx, c Caller, k correction) (billing.Invoice, error) {
+	k, err := a.bookNote(ctx, t, c, k)
+	if err != nil {
+		return billing.Invoice{}, err
+	}
+	return a.numberNote(ctx, t, k)
+}
+
+// numberNote gives a booked note its number. Without a note it does nothing.
+func (a *App) numberNote(ctx context.Context, t *store.SystemTx, k correction) (billing.Invoice, error) {
+	if len(k.note.Lines) == 0 {
+		return billing.Invoice{}, nil
+	}
+	return a.number(ctx, t, k.note)
+}
+
+// bookNote is book without the number.
+func (a *App) bookNote(ctx context.Context, t *store.SystemTx, c Caller, k correction) (correction, error) {
 	if k.cancel {
 		live, err := t.CancelInvoice(ctx, k.original.Org, k.original.ID)
 		if err != nil {
-			return note, err
+			return k, err
 		}
 		if !live {
-			return note, fault.New(fault.Conflict, "state.conflict", "The invoice was cancelled before.")
+			return k, fault.New(fault.Conflict, "state.conflict", "The invoice was cancelled before.")
 		}
 		if err := t.AppendEvent(ctx, store.Event{Org: k.original.Org, Type: "invoice.cancelled", Subject: k.original.ID}); err != nil {
-			return note, err
+			return k, err
 		}
 	}
 	if len(k.note.Lines) == 0 {
-		return note, nil
+		return k, nil
 	}
 	k.note.ID = id.New[id.Invoice]()
 	if err := t.InsertDraft(ctx, k.note, k.basis); err != nil {
-		return note, err
+		return k, err
 	}
 	if err := a.bookMoney(ctx, t, c, k); err != nil {
-		return note, err
+		return k, err
 	}
-	event := store.Event{Org: k.note.Org, Type: "invoice.credited", Subject: k.original.ID, Data: map[string]any{"credit_note": k.note.ID.String()}}
-	if err := t.AppendEvent(ctx, event); err != nil {
-		return note, err
-	}
-	return a.number(ctx, t, k.note)
+	return k, t.AppendEvent(ctx, store.Event{
+		Org: k.note.Org, Type: "invoice.credited", Subject: k.original.ID, Data: map[string]any{"credit_note": k.note.ID.String()},
+	})
 }
 
 // bookMoney counts the note on its document, gives back what was paid, and posts.

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/tranche-cloud/tranche/billing"
@@ -70,6 +71,7 @@ func (a *App) invoiceOrganization(ctx context.Context, org id.Org, period string
 type plan struct {
 	v     billing.Invoice
 	basis store.Basis
+	sale  sale // who sells to whom; of the invoice of a month
 	carry bool // too small: never issued
 }
 
@@ -166,7 +168,7 @@ func (a *App) planOf(ctx context.Context, t *store.SystemTx, org id.Org, window 
 	if err != nil {
 		return plan{}, err
 	}
-	p := plan{v: v, basis: basis}
+	p := plan{v: v, basis: basis, sale: s}
 	if !all && s.small(v) {
 		p.carry = true
 		if p.v, err = v.OwnUsage(); err != nil {
@@ -178,9 +180,10 @@ func (a *App) planOf(ctx context.Context, t *store.SystemTx, org id.Org, window 
 }
 
 // finalize makes a draft an open invoice, or carries it on: checks that it is made of
-// exactly the usage there is, posts it, and takes the number last. It does nothing if
-// another run was faster, and fails with state.conflict if the draft or the usage
-// changed.
+// exactly the usage there is and deducts just the advances that are left, posts it, and
+// takes the number last. It does nothing if another run was faster, and fails with
+// state.conflict if the draft, the usage or the advances changed, and with
+// billing.parked.
 func (a *App) finalize(ctx context.Context, t *store.SystemTx, p plan) error {
 	v := p.v
 	if err := t.SerializeInvoicing(ctx, v.Org); err != nil {
@@ -196,6 +199,9 @@ func (a *App) finalize(ctx context.Context, t *store.SystemTx, p plan) error {
 	if err := t.LockBillingAccount(ctx, v.Org); err != nil {
 		return err
 	}
+	if err := notParked(ctx, t, v.Org, v.Period); err != nil {
+		return err
+	}
 	check, err := t.CheckUsage(ctx, v.Org, v.Period, *p.basis.AsOf)
 	if err != nil {
 		return err
@@ -206,18 +212,53 @@ func (a *App) finalize(ctx context.Context, t *store.SystemTx, p plan) error {
 	if err := billsExactly(check, v.Org, v.Period); err != nil {
 		return err
 	}
+	if err := sameAdvances(ctx, t, p); err != nil {
+		return err
+	}
 	return a.issue(ctx, t, p)
+}
+
+// sameAdvances refuses a draft whose advances were deducted by another document, went
+// back or came in since it was made. The billing account is locked.
+func sameAdvances(ctx context.Context, t *store.SystemTx, p plan) error {
+	if p.carry || p.sale.issuer.TaxPoint != billing.AtReceipt {
+		return nil
+	}
+	before, err := p.v.BeforeAdvances()
+	if err != nil {
+		return err
+	}
+	now, err := deductAdvances(ctx, t, p.sale, before)
+	if err != nil {
+		return err
+	}
+	if !maps.Equal(now.AdvancesTaken(), p.v.AdvancesTaken()) {
+		return fault.New(fault.Conflict, "state.conflict", "Prepayments came or went while the invoice was made.").Suggest("Run it again.")
+	}
+	return nil
 }
 
 // issue books a draft of usage, closes its period, and numbers it or carries it on.
 // The billing account is locked and the usage checked.
 func (a *App) issue(ctx context.Context, t *store.SystemTx, p plan) error {
-	v := p.v
-	if err := t.CloseUsageUntil(ctx, v.Org, v.Period.To); err != nil {
+	if p.carry {
+		if err := t.CloseUsageUntil(ctx, p.v.Org, p.v.Period.To); err != nil {
+			return err
+		}
+		return a.carryOn(ctx, t, p.v)
+	}
+	if err := bookInvoice(ctx, t, p.v); err != nil {
 		return err
 	}
-	if p.carry {
-		return a.carryOn(ctx, t, v)
+	_, err := a.number(ctx, t, p.v)
+	return err
+}
+
+// bookInvoice closes the period of a draft of usage and books it: all of its issue but
+// the number.
+func bookInvoice(ctx context.Context, t *store.SystemTx, v billing.Invoice) error {
+	if err := t.CloseUsageUntil(ctx, v.Org, v.Period.To); err != nil {
+		return err
 	}
 	if err := t.TakeCarried(ctx, v, carriedOf(v)); err != nil {
 		return err
@@ -233,11 +274,7 @@ func (a *App) issue(ctx context.Context, t *store.SystemTx, p plan) error {
 	if err := t.Post(ctx, journal); err != nil {
 		return err
 	}
-	if err := t.AppendEvent(ctx, store.Event{Org: v.Org, Type: "invoice.finalized", Subject: v.ID}); err != nil {
-		return err
-	}
-	_, err = a.number(ctx, t, v)
-	return err
+	return t.AppendEvent(ctx, store.Event{Org: v.Org, Type: "invoice.finalized", Subject: v.ID})
 }
 
 // fundingOf pays a document out of the wallet. What was invoiced in advance came out
@@ -262,7 +299,10 @@ func fundingOf(ctx context.Context, t *store.SystemTx, v billing.Invoice) (ledge
 	if f.AdvanceTax, err = deducted.Sub(net); err != nil {
 		return ledger.Funding{}, err
 	}
-	f.Prepaid, err = f.Prepaid.Sub(deducted)
+	if f.Prepaid, err = f.Prepaid.Sub(deducted); err == nil && f.Prepaid.Sign() < 0 {
+		err = fault.New(fault.Conflict, "state.conflict", "The wallet has less than the prepayments that the invoice deducts.").
+			Suggest("Run it again; another month of the organization may have used them: invoice that one first.")
+	}
 	return f, err
 }
 

@@ -132,6 +132,8 @@ func TestAdvancesAreInvoicedAndDeducted(t *testing.T) {
 	require.True(t, none.ID.IsZero(), "its issuer taxes consumption")
 	require.Equal(t, []string{"2.52", "0.48", "3.00"}, []string{advance.Subtotal.Decimal(), advance.TaxTotal.Decimal(), advance.Total.Decimal()})
 
+	b.lot(t, c, payment, advance.Total, advance.TaxTotal)
+
 	b.used(t, c, "one", 10*time.Hour)
 	b.setClock(t, november.AddDate(0, 1, 2))
 	preview, err := b.PreviewInvoice(t.Context(), c.Caller, "2026-11")

@@ -43,6 +43,9 @@ func (a *App) invoiceLate(ctx context.Context, t *store.SystemTx, org id.Org, wi
 	if err := t.LockBillingAccount(ctx, org); err != nil {
 		return err
 	}
+	if err := notParked(ctx, t, org, window); err != nil {
+		return err
+	}
 	check, err := t.CheckUsage(ctx, org, window, *basis.AsOf)
 	if err != nil {
 		return err
@@ -189,12 +192,15 @@ func (a *App) latePlan(
 		return plan{}, err
 	}
 	v.State, v.CloseNo = billing.Draft, basis.Usage.CloseNo
-	less := v.Subtotal.Sign() < 0
-	return plan{v: v, basis: basis, carry: less || !all && s.small(v)}, nil
+	p := plan{v: v, basis: basis, carry: v.Subtotal.Sign() < 0 || !all && s.small(v)}
+	if !p.carry {
+		p.v, err = deductAdvances(ctx, t, s, v)
+	}
+	return p, err
 }
 
-// again makes the invoice of a cancelled one: of the same usage, as everything else is
-// now. Late usage keeps its lines: they are differences.
+// again books the invoice of a cancelled one, all but its number: of the same usage, as
+// everything else is now. Late usage keeps its lines: they are differences.
 func (a *App) again(ctx context.Context, t *store.SystemTx, old billing.Invoice) (billing.Invoice, error) {
 	kept, err := t.BasisOf(ctx, old.Org, old.ID)
 	if err != nil {
@@ -204,7 +210,11 @@ func (a *App) again(ctx context.Context, t *store.SystemTx, old billing.Invoice)
 		return billing.Invoice{}, notReissued()
 	}
 	basis := store.Basis{Terms: kept.Terms, AsOf: kept.AsOf}
-	lines := old.Lines
+	own, err := old.OwnUsage()
+	if err != nil {
+		return billing.Invoice{}, err
+	}
+	lines := own.Lines // without what it took over and deducted: both are added as they are now
 	if old.CloseNo == 0 {
 		in, fresh, err := a.inputs(ctx, t, old.Org, old.Period, old.Period.To, kept.AsOf)
 		if err != nil {
@@ -231,16 +241,29 @@ func (a *App) again(ctx context.Context, t *store.SystemTx, old billing.Invoice)
 	}
 	v.ID, v.State, v.CloseNo = id.New[id.Invoice](), billing.Draft, old.CloseNo
 	v.Replaces = &billing.DocumentRef{ID: old.ID, Number: old.Number, Issued: old.FinalizedAt}
+	if err := billsTheSame(v, old); err != nil {
+		return billing.Invoice{}, err
+	}
 	if v, err = deductAdvances(ctx, t, s, v); err != nil {
 		return billing.Invoice{}, err
 	}
 	if err := t.InsertDraft(ctx, v, basis); err != nil {
 		return billing.Invoice{}, err
 	}
-	if err := a.issue(ctx, t, plan{v: v, basis: basis}); err != nil {
-		return billing.Invoice{}, err
+	return v, bookInvoice(ctx, t, v)
+}
+
+// billsTheSame asserts that late usage made again is what it was before deductions.
+func billsTheSame(v, old billing.Invoice) error {
+	if old.CloseNo == 0 {
+		return nil
 	}
-	return t.Invoice(ctx, v.Org, v.ID)
+	before, err := old.BeforeAdvances()
+	if err != nil || before.Subtotal == v.Subtotal && len(before.Lines) == len(v.Lines) {
+		return err
+	}
+	return fault.New(fault.Internal, "internal", "An invoice made again is not what it was.").
+		Because(fmt.Errorf("invoice %s bills %s, its successor %s", old.ID, before.Subtotal, v.Subtotal))
 }
 
 func notReissued() error {
