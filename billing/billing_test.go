@@ -214,6 +214,9 @@ func TestContentHashIsOfTheContent(t *testing.T) {
 		"simulated":  func(v *billing.Invoice) { v.Lines[0].Simulated = true },
 		"injection":  func(v *billing.Invoice) { v.Buyer.Name = "Acme\" [] \"\" \"\"\ntotal 0 0 0" },
 		"one more":   func(v *billing.Invoice) { v.Lines = append(v.Lines, lineOf(2, 1)) },
+		"unit":       func(v *billing.Invoice) { v.Lines[0].PricedUnit = "vCPU-hour" },
+		"time":       func(v *billing.Invoice) { v.Lines[0].During = metering.Between(start, start.Add(time.Second)) },
+		"reason":     func(v *billing.Invoice) { v.Reason = "Outage" },
 		"party swap": func(v *billing.Invoice) { v.Seller, v.Buyer = v.Buyer, v.Seller },
 	}
 	seen := map[[32]byte]string{base.ContentHash: "base"}

@@ -132,6 +132,13 @@ func taxOf(base money.Amount, ratePPM int64) (money.Amount, error) {
 	return base.Exact().Scale(big.NewRat(ratePPM, million)).Round()
 }
 
+// Because returns the document with why it is written, which is content. It fails like
+// Compose.
+func (v Invoice) Because(reason string) (Invoice, error) {
+	v.Reason = reason
+	return v.totalled()
+}
+
 // totalled sums lines and taxes as they are and hashes the content.
 func (v Invoice) totalled() (Invoice, error) {
 	v.Subtotal, v.TaxTotal = money.NewAmount(0, v.Currency), money.NewAmount(0, v.Currency)

@@ -10,8 +10,9 @@ import (
 // older one stays, so that every stored document keeps the hash it was given.
 const newestContent = 2
 
-// hash is the SHA-256 of the canonical content: lines, taxes, parties, period and
-// currency; not the number, dates of issue, or ids of the document. Two invoices
+// hash is the SHA-256 of the canonical content: lines with their units and time, taxes,
+// parties, period, currency and the reason of a credit note; not the number, dates of
+// issue, or ids of the document. Two invoices
 // with one hash are identical.
 func (v Invoice) hash() [32]byte {
 	if v.ContentVersion == 1 {
@@ -28,11 +29,15 @@ func (v Invoice) canonical2() string {
 		v.Period.From.UnixMicro(), v.Period.To.UnixMicro(), v.Currency)
 	writeParty(&b, "seller", v.Seller)
 	writeParty(&b, "buyer", v.Buyer)
+	fmt.Fprintf(&b, "reason %q\n", v.Reason)
 	for _, l := range v.Lines {
-		fmt.Fprintf(&b, "line %q %q %q %s %q %q %q %q %q %s %d %q %d %q %s %q %d %s %d %d %t\n",
+		fmt.Fprintf(&b, "line %q %q %q %s %q %q %q %q %q %s %d %q %d %q %s %q %q %d %s %d %d %t\n",
 			l.Key.Component, l.Key.Reference, l.Key.Variant, l.Key.Project, l.Key.Meter, l.SKUCode, l.Key.IsolationGPU, l.Key.IsolationHost,
 			l.Key.Pricing, l.Key.PriceVersion, l.Key.Tier, l.Key.TaxCategory, l.TaxRatePPM, l.Description, l.Quantity,
-			l.QuantityUnit, l.Divisor, l.UnitPrice.Decimal(), l.Packages, l.Amount.Minor(), l.Simulated)
+			l.QuantityUnit, l.PricedUnit, l.Divisor, l.UnitPrice.Decimal(), l.Packages, l.Amount.Minor(), l.Simulated)
+		if !l.During.From.IsZero() {
+			fmt.Fprintf(&b, "during %d %d\n", l.During.From.UnixMicro(), l.During.To.UnixMicro())
+		}
 		for _, d := range l.Discounts {
 			fmt.Fprintf(&b, "discount %q %d\n", d.Name, d.PPM)
 		}

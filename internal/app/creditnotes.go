@@ -250,6 +250,10 @@ func (a *App) bookNote(ctx context.Context, t *store.SystemTx, c Caller, k corre
 		return k, nil
 	}
 	k.note.ID = id.New[id.Invoice]()
+	var err error
+	if k.note, err = k.note.Because(k.note.Reason); err != nil {
+		return k, err
+	}
 	if err := t.InsertDraft(ctx, k.note, k.basis); err != nil {
 		return k, err
 	}
