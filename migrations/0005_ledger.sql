@@ -231,7 +231,10 @@ select immutable_table('gpu_costs');
 -- ── privileges ─────────────────────────────────────────────────────────────
 grant select, insert on month_closes, credit_uses, gpu_costs to tranche_system;
 grant select, update on ledger_books to tranche_system;
-grant select, insert, update on wallets, credit_grants, period_funding, top_ups, coupons, coupon_uses to tranche_system;
+grant select, insert, update on wallets, period_funding, top_ups, coupon_uses to tranche_system;
+-- Of money that was given only what is left of it moves.
+grant select, insert, update (remaining_minor, lapsed_at) on credit_grants to tranche_system;
+grant select, insert, update (uses) on coupons to tranche_system;
 grant select, insert, update, delete on promo_holds, wallet_claims, budgets, budget_alerts, instance_keys to tranche_system;
 grant select on wallets, credit_grants, credit_uses, promo_holds, period_funding, wallet_claims, top_ups, coupon_uses, budgets,
   budget_alerts, instance_keys, ledger_journals, ledger_postings to tranche_org;

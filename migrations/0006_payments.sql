@@ -274,8 +274,13 @@ create unique index approvals_one_live on approvals (kind, body_hash, requested_
 create index approvals_list on approvals (id desc);
 
 -- ── privileges ─────────────────────────────────────────────────────────────
-grant select, insert, update on payment_customers, payment_attempts, payments, payment_refunds, payment_disputes, provider_events,
-  statement_lines, dunning_schedules, dunnings, approval_rules, approvals to tranche_system;
+grant select, insert, update on payment_customers, payment_attempts, provider_events, statement_lines, dunning_schedules, dunnings,
+  approval_rules to tranche_system;
+-- What money came, what was asked for and by whom stays as it was written.
+grant select, insert, update (allocated_minor, refunded_minor, charged_back_minor, fee_minor, fee_currency, revision) on payments to tranche_system;
+grant select, insert, update (state, provider_ref, detail, next_try_at, sends, revision) on payment_refunds to tranche_system;
+grant select, insert, update (state, fee_minor, closed_at, revision) on payment_disputes to tranche_system;
+grant select, insert, update (state, decided_by, decided_at, executed_at, revision) on approvals to tranche_system;
 grant select, insert, update, delete on billing_holds to tranche_system;
 grant select, insert on payment_allocations, invoice_write_offs to tranche_system;
 grant select on payment_customers, payment_attempts, payments, payment_allocations, payment_refunds, payment_disputes, dunnings,

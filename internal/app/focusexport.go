@@ -80,7 +80,7 @@ func pages[T any](read func(store.Keyset) ([]T, error), key func(T) [16]byte, ta
 func documentsOf(ctx context.Context, t *store.OrgTx, org id.Org, period string) ([]billing.Invoice, error) {
 	var out []billing.Invoice
 	err := pages(
-		func(k store.Keyset) ([]billing.Invoice, error) { return t.Invoices(ctx, org, k) },
+		func(k store.Keyset) ([]billing.Invoice, error) { return t.Invoices(ctx, org, "", period, k) },
 		func(v billing.Invoice) [16]byte { return v.ID },
 		func(v billing.Invoice) error {
 			if v.State != billing.Open || metering.PeriodOf(v.Period.From) != period {

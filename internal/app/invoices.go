@@ -56,43 +56,53 @@ type InvoiceFilter struct {
 	Period string
 }
 
-func (f InvoiceFilter) fits(v billing.Invoice) bool {
-	kind := v.Kind
-	if kind == "" {
-		kind = billing.UsageInvoice
-	}
-	return (f.Kind == "" || f.Kind == kind) && (f.Label == "" || f.Label == v.Label()) &&
-		(f.Period == "" || f.Period == metering.PeriodOf(v.Period.From))
-}
+// Documents are read in rounds until a page of a label is full, since the label follows
+// from the ledger; a page that is not full after all rounds goes on where they ended.
+const (
+	labelRounds = 10
+	labelRound  = 200
+)
 
-// ListInvoices lists finalized documents without their lines, newest first. The label
-// follows from the ledger, so documents are read until a page is full.
+// ListInvoices lists finalized documents without their lines, newest first. A page may
+// have fewer than were asked for, even none, and go on.
 func (a *App) ListInvoices(ctx context.Context, c Caller, f InvoiceFilter, p Page) (List[billing.Invoice], error) {
-	k, err := keyset[id.Invoice](p)
+	start, err := keyset[id.Invoice](p)
 	if err != nil {
 		return List[billing.Invoice]{}, err
 	}
+	if f.Label != "" {
+		start.Size = max(start.Size, labelRound)
+	}
 	var items []billing.Invoice
+	var last id.Invoice // where the rounds ended with more to read
 	err = a.Store.InOrg(ctx, c.Org, func(t *store.OrgTx) error {
-		items = nil
-		for k := k; ; {
-			rows, err := t.Invoices(ctx, c.Org, k)
+		items, last = nil, id.Invoice{}
+		k := start
+		for range labelRounds {
+			rows, err := t.Invoices(ctx, c.Org, f.Kind, f.Period, k)
 			if err != nil {
 				return err
 			}
 			for _, v := range rows {
-				if f.fits(v) && len(items) <= p.Size {
+				if (f.Label == "" || f.Label == v.Label()) && len(items) <= p.Size {
 					items = append(items, v)
 				}
 			}
 			if len(rows) < k.Size || len(items) > p.Size {
+				last = id.Invoice{}
 				return nil
 			}
-			last := [16]byte(rows[len(rows)-1].ID)
-			k.Before = &last
+			last = rows[len(rows)-1].ID
+			before := [16]byte(last)
+			k.Before = &before
 		}
+		return nil
 	})
-	return paged(items, p.Size, func(v billing.Invoice) string { return v.ID.String() }), err
+	out := paged(items, p.Size, func(v billing.Invoice) string { return v.ID.String() })
+	if out.Next == "" && !last.IsZero() {
+		out.Next = last.String()
+	}
+	return out, err
 }
 
 func (a *App) grace() time.Duration {

@@ -1,11 +1,15 @@
 package app_test
 
 import (
+	"context"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/tranche-cloud/tranche/billing"
 	"github.com/tranche-cloud/tranche/billing/wallet"
 	"github.com/tranche-cloud/tranche/internal/app"
 	"github.com/tranche-cloud/tranche/internal/clock"
@@ -81,4 +85,41 @@ func TestRulesAreNotLoosenedByARace(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, rules, 1)
 	require.Equal(t, lowest, rules[0].Above)
+}
+
+// What was asked for, received and given stays as it was written, also for the system.
+func TestMoneyThatCameIsNotRewritten(t *testing.T) {
+	w := newWorld(t, clock.Real())
+	conn, err := pgx.Connect(t.Context(), w.db.AppDSN)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, conn.Close(context.WithoutCancel(t.Context()))) })
+	_, err = conn.Exec(t.Context(), `select set_config('role', 'tranche_system', false)`)
+	require.NoError(t, err)
+	for _, sql := range []string{
+		`update payments set amount_minor = 1`, `update payment_refunds set amount_minor = 1`, `update payment_disputes set amount_minor = 1`,
+		`update approvals set body_hash = ''`, `update approvals set requested_by = 'me'`, `update approvals set amount_minor = 0`,
+		`update credit_grants set amount_minor = 1`, `update credit_grants set source_id = id`, `update coupons set max_uses = 1000`,
+	} {
+		_, err := conn.Exec(t.Context(), sql)
+		require.ErrorContains(t, err, "permission denied", sql)
+	}
+}
+
+// A label is looked for over several rounds, period and kind by the database.
+func TestDocumentsAreListedByPeriodAndLabel(t *testing.T) {
+	b := newBilled(t)
+	c := b.tenant(t, "acme", quota.Limits{})
+	b.used(t, c, "one", 10*time.Hour)
+	b.setClock(t, november.AddDate(0, 1, 2))
+	_, err := b.InvoiceOrganization(t.Context(), c.Org, "2026-11")
+	require.NoError(t, err)
+	for f, want := range map[app.InvoiceFilter]int{
+		{}: 1, {Period: "2026-11"}: 1, {Period: "2026-10"}: 0, {Kind: billing.UsageInvoice}: 1, {Kind: billing.CreditNote}: 0,
+		{Label: "open"}: 1, {Label: billing.LabelPaid}: 0, {Period: "2026-11", Label: "open", Kind: billing.UsageInvoice}: 1,
+	} {
+		got, err := b.ListInvoices(t.Context(), c.Caller, f, app.Page{Size: 1})
+		require.NoError(t, err)
+		require.Len(t, got.Items, want, "%+v", f)
+		require.Empty(t, got.Next)
+	}
 }

@@ -84,9 +84,12 @@ func (t *tx) settled(ctx context.Context, list []billing.Invoice) ([]billing.Inv
 	return list, nil
 }
 
-// Invoices lists finalized documents without lines, shares and taxes.
-func (t *tx) Invoices(ctx context.Context, org id.Org, k Keyset) ([]billing.Invoice, error) {
-	rows, err := t.q.ListInvoices(ctx, t.raw, db.ListInvoicesParams{OrgID: uuid.UUID(org), Before: k.before(), Size: int32(k.Size)})
+// Invoices lists finalized documents without lines, shares and taxes: of a kind and a
+// calendar month, "" for all.
+func (t *tx) Invoices(ctx context.Context, org id.Org, kind billing.Kind, period string, k Keyset) ([]billing.Invoice, error) {
+	rows, err := t.q.ListInvoices(ctx, t.raw, db.ListInvoicesParams{
+		OrgID: uuid.UUID(org), Before: k.before(), Size: int32(k.Size), Kind: string(kind), Period: period,
+	})
 	if err != nil {
 		return nil, mapError(err)
 	}

@@ -3825,7 +3825,17 @@ GRANT UPDATE(revision) ON TABLE public.api_keys TO tranche_org;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.approval_rules TO tranche_system;
 
-GRANT SELECT,INSERT,UPDATE ON TABLE public.approvals TO tranche_system;
+GRANT SELECT,INSERT ON TABLE public.approvals TO tranche_system;
+
+GRANT UPDATE(state) ON TABLE public.approvals TO tranche_system;
+
+GRANT UPDATE(decided_by) ON TABLE public.approvals TO tranche_system;
+
+GRANT UPDATE(decided_at) ON TABLE public.approvals TO tranche_system;
+
+GRANT UPDATE(executed_at) ON TABLE public.approvals TO tranche_system;
+
+GRANT UPDATE(revision) ON TABLE public.approvals TO tranche_system;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE public.assignments TO tranche_system;
 GRANT SELECT ON TABLE public.assignments TO tranche_org;
@@ -3915,10 +3925,16 @@ GRANT UPDATE(revision) ON TABLE public.contracts TO tranche_system;
 GRANT SELECT,INSERT,UPDATE ON TABLE public.coupon_uses TO tranche_system;
 GRANT SELECT ON TABLE public.coupon_uses TO tranche_org;
 
-GRANT SELECT,INSERT,UPDATE ON TABLE public.coupons TO tranche_system;
+GRANT SELECT,INSERT ON TABLE public.coupons TO tranche_system;
 
-GRANT SELECT,INSERT,UPDATE ON TABLE public.credit_grants TO tranche_system;
+GRANT UPDATE(uses) ON TABLE public.coupons TO tranche_system;
+
+GRANT SELECT,INSERT ON TABLE public.credit_grants TO tranche_system;
 GRANT SELECT ON TABLE public.credit_grants TO tranche_org;
+
+GRANT UPDATE(remaining_minor) ON TABLE public.credit_grants TO tranche_system;
+
+GRANT UPDATE(lapsed_at) ON TABLE public.credit_grants TO tranche_system;
 
 GRANT SELECT,INSERT ON TABLE public.credit_uses TO tranche_system;
 GRANT SELECT ON TABLE public.credit_uses TO tranche_org;
@@ -4135,14 +4151,46 @@ GRANT SELECT ON TABLE public.payment_attempts TO tranche_org;
 GRANT SELECT,INSERT,UPDATE ON TABLE public.payment_customers TO tranche_system;
 GRANT SELECT ON TABLE public.payment_customers TO tranche_org;
 
-GRANT SELECT,INSERT,UPDATE ON TABLE public.payment_disputes TO tranche_system;
+GRANT SELECT,INSERT ON TABLE public.payment_disputes TO tranche_system;
 GRANT SELECT ON TABLE public.payment_disputes TO tranche_org;
 
-GRANT SELECT,INSERT,UPDATE ON TABLE public.payment_refunds TO tranche_system;
+GRANT UPDATE(fee_minor) ON TABLE public.payment_disputes TO tranche_system;
+
+GRANT UPDATE(state) ON TABLE public.payment_disputes TO tranche_system;
+
+GRANT UPDATE(closed_at) ON TABLE public.payment_disputes TO tranche_system;
+
+GRANT UPDATE(revision) ON TABLE public.payment_disputes TO tranche_system;
+
+GRANT SELECT,INSERT ON TABLE public.payment_refunds TO tranche_system;
 GRANT SELECT ON TABLE public.payment_refunds TO tranche_org;
 
-GRANT SELECT,INSERT,UPDATE ON TABLE public.payments TO tranche_system;
+GRANT UPDATE(provider_ref) ON TABLE public.payment_refunds TO tranche_system;
+
+GRANT UPDATE(state) ON TABLE public.payment_refunds TO tranche_system;
+
+GRANT UPDATE(detail) ON TABLE public.payment_refunds TO tranche_system;
+
+GRANT UPDATE(sends) ON TABLE public.payment_refunds TO tranche_system;
+
+GRANT UPDATE(next_try_at) ON TABLE public.payment_refunds TO tranche_system;
+
+GRANT UPDATE(revision) ON TABLE public.payment_refunds TO tranche_system;
+
+GRANT SELECT,INSERT ON TABLE public.payments TO tranche_system;
 GRANT SELECT ON TABLE public.payments TO tranche_org;
+
+GRANT UPDATE(fee_minor) ON TABLE public.payments TO tranche_system;
+
+GRANT UPDATE(fee_currency) ON TABLE public.payments TO tranche_system;
+
+GRANT UPDATE(allocated_minor) ON TABLE public.payments TO tranche_system;
+
+GRANT UPDATE(refunded_minor) ON TABLE public.payments TO tranche_system;
+
+GRANT UPDATE(charged_back_minor) ON TABLE public.payments TO tranche_system;
+
+GRANT UPDATE(revision) ON TABLE public.payments TO tranche_system;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE public.period_funding TO tranche_system;
 GRANT SELECT ON TABLE public.period_funding TO tranche_org;

@@ -184,6 +184,7 @@ left join invoices c on c.id = i.corrects
 left join invoices r on r.id = i.replaces
 left join invoice_originals o on o.org_id = i.org_id and o.invoice_id = i.id
 where i.org_id = @org_id and i.status = 'open' and (sqlc.narg('before')::uuid is null or i.id < sqlc.narg('before')::uuid)
+  and (@kind::text = '' or i.kind = @kind) and (@period::text = '' or i.period = @period)
 order by i.id desc limit @size;
 
 -- name: StandingInvoices :many

@@ -833,12 +833,15 @@ left join invoices c on c.id = i.corrects
 left join invoices r on r.id = i.replaces
 left join invoice_originals o on o.org_id = i.org_id and o.invoice_id = i.id
 where i.org_id = $1 and i.status = 'open' and ($2::uuid is null or i.id < $2::uuid)
-order by i.id desc limit $3
+  and ($3::text = '' or i.kind = $3) and ($4::text = '' or i.period = $4)
+order by i.id desc limit $5
 `
 
 type ListInvoicesParams struct {
 	OrgID  uuid.UUID
 	Before *uuid.UUID
+	Kind   string
+	Period string
 	Size   int32
 }
 
@@ -884,7 +887,13 @@ type ListInvoicesRow struct {
 }
 
 func (q *Queries) ListInvoices(ctx context.Context, db DBTX, arg ListInvoicesParams) ([]ListInvoicesRow, error) {
-	rows, err := db.Query(ctx, listInvoices, arg.OrgID, arg.Before, arg.Size)
+	rows, err := db.Query(ctx, listInvoices,
+		arg.OrgID,
+		arg.Before,
+		arg.Kind,
+		arg.Period,
+		arg.Size,
+	)
 	if err != nil {
 		return nil, err
 	}
