@@ -88,25 +88,3 @@ func (s Segment) Quantity(at time.Time) *big.Int {
 func Quantity(units int64, during Interval) *big.Int {
 	return new(big.Int).Mul(big.NewInt(units), big.NewInt(during.Micros()))
 }
-
-// NoOverlap checks that segments of one (subject, meter) share no instant, open
-// ones reaching to the end of time. It fails with fault.Internal, naming two ids:
-// an overlap bills twice.
-func NoOverlap(segments []Segment) error {
-	type key struct {
-		subject Subject
-		meter   Meter
-	}
-	byKey := map[key][]Segment{}
-	for _, s := range segments {
-		k := key{s.Subject, s.Meter}
-		for _, other := range byKey[k] {
-			if s.During.Overlaps(other.During) {
-				return fault.New(fault.Internal, "internal",
-					fmt.Sprintf("The usage segments %s and %s overlap.", other.ID, s.ID))
-			}
-		}
-		byKey[k] = append(byKey[k], s)
-	}
-	return nil
-}

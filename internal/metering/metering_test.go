@@ -179,16 +179,11 @@ func TestPeriods(t *testing.T) {
 	}
 }
 
-func TestOverlapIsNamed(t *testing.T) {
+func TestQuantityOfAnOpenSegment(t *testing.T) {
 	a := metering.Segment{ID: id.New[id.Segment](), Subject: metering.Subject{Kind: "instance"}, Meter: metering.GPU, Units: 2, During: span(0, 10)}
 	b := a
 	b.ID, b.During = id.New[id.Segment](), metering.Between(sec(10), time.Time{})
-	require.NoError(t, metering.NoOverlap([]metering.Segment{a, b}))
 	require.Equal(t, big.NewInt(10_000_000), b.Quantity(sec(15)))
-	b.During.From = sec(9)
-	require.ErrorContains(t, metering.NoOverlap([]metering.Segment{a, b}), b.ID.String())
-	b.Meter = metering.GPURetained
-	require.NoError(t, metering.NoOverlap([]metering.Segment{a, b}))
 }
 
 func drawIntervals(t *rapid.T, label string) []metering.Interval {

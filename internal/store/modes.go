@@ -118,19 +118,6 @@ func (t *SystemTx) OpenModeChange(ctx context.Context, g id.GPU, lock Lock) (m M
 	return m, err == nil && m.Status.IsOpen(), err
 }
 
-// ModeChanges lists changes, newest first, of one GPU or, if zero, of all.
-func (t *SystemTx) ModeChanges(ctx context.Context, g id.GPU, k Keyset) ([]ModeChange, error) {
-	rows, err := t.q.ListModeChanges(ctx, t.raw, db.ListModeChangesParams{
-		GpuID: nullable(g), Before: k.before(), Size: int32(k.Size),
-	})
-	if err != nil {
-		return nil, mapError(err)
-	}
-	return mapRows(rows, func(r db.ListModeChangesRow) (ModeChange, error) {
-		return modeChange(r.ModeChange, r.HostID, r.Uuid)
-	})
-}
-
 // ModeHolder is an assignment that holds slots of a GPU.
 type ModeHolder struct {
 	Org        id.Org

@@ -196,10 +196,3 @@ func (t *tx) BusinessNow(ctx context.Context) (time.Time, error) {
 	err := t.raw.QueryRow(ctx, `select biz_now()`).Scan(&at)
 	return at.UTC(), mapError(err)
 }
-
-// BusinessAt turns a real instant into the business clock's.
-func (t *tx) BusinessAt(ctx context.Context, machine time.Time) (time.Time, error) {
-	var at time.Time
-	err := t.raw.QueryRow(ctx, `select biz_at($1)`, machine).Scan(&at)
-	return at.UTC(), mapError(err)
-}

@@ -20,12 +20,6 @@ where m.id = @change_id for no key update of m;
 -- name: OpenModeChange :one
 select id from mode_changes where gpu_id = @gpu_id and status in ('draining', 'switching');
 
--- name: ListModeChanges :many
-select sqlc.embed(m), g.host_id, g.uuid from mode_changes m join gpus g on g.id = m.gpu_id
-where (sqlc.narg('gpu_id')::uuid is null or m.gpu_id = sqlc.narg('gpu_id'))
-  and (sqlc.narg('before')::uuid is null or m.id < sqlc.narg('before'))
-order by m.id desc limit @size;
-
 -- name: SaveModeChange :execrows
 update mode_changes set status = @status, epoch = @epoch, cancel_asked = @cancel_asked, problem_code = @problem_code,
   problem_detail = @problem_detail, next_wake_at = sqlc.narg('next_wake_at'),

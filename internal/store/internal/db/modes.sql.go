@@ -111,66 +111,6 @@ func (q *Queries) InsertModeChange(ctx context.Context, db DBTX, arg InsertModeC
 	return i, err
 }
 
-const listModeChanges = `-- name: ListModeChanges :many
-select m.id, m.gpu_id, m.cell_id, m.mode_before, m.mode, m.policy, m.drain_by, m.status, m.epoch, m.cancel_asked, m.problem_code, m.problem_detail, m.requested_by, m.created_at, m.switched_at, m.finished_at, m.next_wake_at, m.revision, g.host_id, g.uuid from mode_changes m join gpus g on g.id = m.gpu_id
-where ($1::uuid is null or m.gpu_id = $1)
-  and ($2::uuid is null or m.id < $2)
-order by m.id desc limit $3
-`
-
-type ListModeChangesParams struct {
-	GpuID  *uuid.UUID
-	Before *uuid.UUID
-	Size   int32
-}
-
-type ListModeChangesRow struct {
-	ModeChange ModeChange
-	HostID     uuid.UUID
-	Uuid       string
-}
-
-func (q *Queries) ListModeChanges(ctx context.Context, db DBTX, arg ListModeChangesParams) ([]ListModeChangesRow, error) {
-	rows, err := db.Query(ctx, listModeChanges, arg.GpuID, arg.Before, arg.Size)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []ListModeChangesRow
-	for rows.Next() {
-		var i ListModeChangesRow
-		if err := rows.Scan(
-			&i.ModeChange.ID,
-			&i.ModeChange.GpuID,
-			&i.ModeChange.CellID,
-			&i.ModeChange.ModeBefore,
-			&i.ModeChange.Mode,
-			&i.ModeChange.Policy,
-			&i.ModeChange.DrainBy,
-			&i.ModeChange.Status,
-			&i.ModeChange.Epoch,
-			&i.ModeChange.CancelAsked,
-			&i.ModeChange.ProblemCode,
-			&i.ModeChange.ProblemDetail,
-			&i.ModeChange.RequestedBy,
-			&i.ModeChange.CreatedAt,
-			&i.ModeChange.SwitchedAt,
-			&i.ModeChange.FinishedAt,
-			&i.ModeChange.NextWakeAt,
-			&i.ModeChange.Revision,
-			&i.HostID,
-			&i.Uuid,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const lockGPU = `-- name: LockGPU :one
 
 select g.id, g.host_id, g.cell_id, g.uuid, g.mode_observed, g.mode_state, g.cordoned, g.present
