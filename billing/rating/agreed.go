@@ -3,7 +3,6 @@ package rating
 import (
 	"bytes"
 	"cmp"
-	"math/big"
 	"slices"
 
 	"github.com/tranche-cloud/tranche/billing"
@@ -165,9 +164,4 @@ func amountsOf(t billing.Terms, window metering.Interval) []amountTerm {
 
 func compareScopes(a, b billing.Scope) int {
 	return cmp.Or(compareText(string(a.Meter), string(b.Meter), a.Family, b.Family), bytes.Compare(a.SKU[:], b.SKU[:]))
-}
-
-// share of a month that an interval covers, as a fraction.
-func shareOfMonth(during metering.Interval, month metering.Interval) *big.Rat {
-	return big.NewRat(during.Intersect(month).Micros(), month.Micros())
 }

@@ -176,7 +176,7 @@ func (l *line) packaged() bool { return l.rate != nil && l.rate.packaged() }
 
 // unitPrice is the price of the line; of a spot line the mean, rounded.
 func (l *line) unitPrice() (money.Price, error) {
-	if l.byPrice == nil || len(l.byPrice) == 0 {
+	if len(l.byPrice) == 0 {
 		return l.price, nil
 	}
 	mean := l.gross()

@@ -34,7 +34,7 @@ func starterRates() []Rate {
 	rates := append(change("FI", 240_000, 255_000, day(2024, 9, 1)), change("EE", 220_000, 240_000, day(2025, 7, 1))...)
 	rates = append(rates, change("SK", 200_000, 230_000, day(2025, 1, 1))...)
 	rates = append(rates, change("RO", 190_000, 210_000, day(2025, 8, 1))...)
-	for _, r := range []Rate{
+	return append(rates, []Rate{
 		{Territory: "AT", PPM: 200_000},
 		{Territory: "BE", PPM: 210_000},
 		{Territory: "BG", PPM: 200_000},
@@ -58,10 +58,7 @@ func starterRates() []Rate {
 		{Territory: "PT", PPM: 230_000},
 		{Territory: "SE", PPM: 250_000},
 		{Territory: "SI", PPM: 220_000},
-	} {
-		rates = append(rates, r)
-	}
-	return rates
+	}...)
 }
 
 func starterTerritories() []Territory {

@@ -270,30 +270,30 @@ func presentContract(r store.Contract) Contract {
 	return out
 }
 
-func (c *ContractTerms) present(t store.ContractTerm) {
+func (in *ContractTerms) present(t store.ContractTerm) {
 	scope := TermScope{Meter: t.Scope.Meter, Family: t.Scope.Family, Offer: t.Offer}
 	switch t.Kind {
 	case store.PriceTerm:
-		c.Prices = append(c.Prices, presentPrice(t.Offer, t.Scope.Meter, t.Price, t.Tiers))
+		in.Prices = append(in.Prices, presentPrice(t.Offer, t.Scope.Meter, t.Price, t.Tiers))
 	case store.DiscountTerm:
-		c.Discounts = append(c.Discounts, ContractDiscount{Name: t.Name, Scope: scope, Percent: quantityText(big.NewRat(t.PPM, partsPerPercent))})
+		in.Discounts = append(in.Discounts, ContractDiscount{Name: t.Name, Scope: scope, Percent: quantityText(big.NewRat(t.PPM, partsPerPercent))})
 	case store.FreeQuotaTerm:
 		quantity := new(big.Rat).SetInt(t.Quantity)
 		if per, err := perUnit(t.Scope.Meter); err == nil {
 			quantity.Quo(quantity, per)
 		}
-		c.FreeQuotas = append(c.FreeQuotas, ContractQuota{Name: t.Name, Scope: scope, Quantity: quantityText(quantity)})
+		in.FreeQuotas = append(in.FreeQuotas, ContractQuota{Name: t.Name, Scope: scope, Quantity: quantityText(quantity)})
 	case store.MinimumTerm:
-		c.Minimums = append(c.Minimums, ContractMinimum{Scope: scope, Seconds: t.Micros / microsPerSecond})
+		in.Minimums = append(in.Minimums, ContractMinimum{Scope: scope, Seconds: t.Micros / microsPerSecond})
 	case store.CapTerm:
 		shown := ContractCap{Scope: scope, Hours: t.Hours}
 		if t.Hours == 0 {
 			shown.Amount = t.Amount.Decimal()
 		}
-		c.Caps = append(c.Caps, shown)
+		in.Caps = append(in.Caps, shown)
 	case store.CommitmentTerm:
-		c.Commitments = append(c.Commitments, ContractAmount{Name: t.Name, Scope: scope, Amount: t.Amount.Decimal()})
+		in.Commitments = append(in.Commitments, ContractAmount{Name: t.Name, Scope: scope, Amount: t.Amount.Decimal()})
 	case store.FixedDiscountTerm:
-		c.FixedDiscounts = append(c.FixedDiscounts, ContractAmount{Name: t.Name, Scope: scope, Amount: t.Amount.Decimal()})
+		in.FixedDiscounts = append(in.FixedDiscounts, ContractAmount{Name: t.Name, Scope: scope, Amount: t.Amount.Decimal()})
 	}
 }

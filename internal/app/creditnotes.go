@@ -312,7 +312,7 @@ func (a *App) returned(ctx context.Context, t *store.SystemTx, k correction) (le
 	if err != nil {
 		return ledger.Funding{}, err
 	}
-	net, gross := zeroOf(k.note), zeroOf(k.note)
+	net := zeroOf(k.note)
 	for _, l := range k.note.Lines {
 		if l.Key.Reference != string(billing.AdvanceOffset) {
 			continue
@@ -328,7 +328,8 @@ func (a *App) returned(ctx context.Context, t *store.SystemTx, k correction) (le
 	if err != nil {
 		return ledger.Funding{}, err
 	}
-	if gross, err = before.Total.Sub(k.original.Total); err != nil {
+	gross, err := before.Total.Sub(k.original.Total)
+	if err != nil {
 		return ledger.Funding{}, err
 	}
 	if err := returnAdvances(ctx, t, k.original, gross); err != nil {
