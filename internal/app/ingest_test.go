@@ -53,8 +53,8 @@ func shuffled(r *rand.Rand, in []store.UsageRecord) []store.UsageRecord {
 }
 
 // B6 of the benchmarks, bounded: bulk ingest against COPY into the same table in the same
-// run. The figures are printed, and the goal is 80 %: seen are 78 to 86. Judged is what a
-// noisy machine shows, too: 60 %, and 2,000 a second where COPY reaches 2,500.
+// run. The figures are printed; where the machine is so busy that COPY itself falls below
+// 2,500 rows a second, the promise is not judged, only that nothing is far off.
 func TestBulkIngestKeepsUpWithCopy(t *testing.T) {
 	b := newBilled(t)
 	c := b.tenant(t, "acme", quota.Limits{})
@@ -80,8 +80,9 @@ func TestBulkIngestKeepsUpWithCopy(t *testing.T) {
 	t.Logf("ingest %.0f segments/s with 10 %% duplicates, COPY into the same table %.0f/s: %.0f %%", ingested, copied, 100*ratio)
 	if copied >= 2500 {
 		require.GreaterOrEqual(t, ingested, 2000.0)
+		require.GreaterOrEqual(t, ratio, 0.8)
 	}
-	require.GreaterOrEqual(t, ratio, 0.6)
+	require.GreaterOrEqual(t, ratio, 0.5)
 }
 
 // copyDirectly loads records by COPY, as the owner, and says how long it took.
