@@ -155,9 +155,9 @@ func checkCredits(original Invoice, left Creditable, what []LineCredit) error {
 		r, known := left.Lines[c.No]
 		switch {
 		case !known:
-			return refuse(at+"/no", fmt.Sprintf("The invoice has no line %d.", c.No))
+			return refuse(at+"/line", fmt.Sprintf("The invoice has no line %d.", c.No))
 		case seen[c.No]:
-			return refuse(at+"/no", fmt.Sprintf("Line %d is named twice.", c.No))
+			return refuse(at+"/line", fmt.Sprintf("Line %d is named twice.", c.No))
 		}
 		seen[c.No] = true
 		if c.Net == nil {

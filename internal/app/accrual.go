@@ -292,7 +292,6 @@ func (a *App) keptBy(ctx context.Context, t *store.SystemTx, org id.Org, lot wal
 
 // monthOf is the calendar month that the instant before at lies in.
 func monthOf(at time.Time) metering.Interval {
-	last := at.Add(-time.Microsecond)
-	first := time.Date(last.Year(), last.Month(), 1, 0, 0, 0, 0, time.UTC)
+	first := startOfMonth(at.Add(-time.Microsecond))
 	return metering.Between(first, first.AddDate(0, 1, 0))
 }

@@ -145,7 +145,7 @@ func (a *App) matchLine(ctx context.Context, t *store.SystemTx, line id.Statemen
 func (a *App) settleLine(
 	ctx context.Context, t *store.SystemTx, l store.StatementLine, org id.Org, to []payment.Allocation, by, why string,
 ) error {
-	if err := lockAccount(ctx, t, org); err != nil {
+	if err := t.LockBillingAccount(ctx, org); err != nil {
 		return err
 	}
 	p := store.Payment{
@@ -233,7 +233,7 @@ func (a *App) MatchStatementLine(
 
 // checkSplit checks the parts of a line against the line and the documents.
 func checkSplit(ctx context.Context, t *store.SystemTx, l store.StatementLine, org id.Org, to []payment.Allocation) error {
-	if err := lockAccount(ctx, t, org); err != nil {
+	if err := t.LockBillingAccount(ctx, org); err != nil {
 		return err
 	}
 	left := l.Amount
@@ -242,7 +242,7 @@ func checkSplit(ctx context.Context, t *store.SystemTx, l store.StatementLine, o
 		rest, err := left.Sub(x.Amount)
 		if err != nil || x.Amount.Sign() <= 0 || rest.Sign() < 0 || seen[x.Invoice] {
 			return fault.New(fault.Invalid, "request.invalid", fmt.Sprintf("The parts do not fit into %s.", l.Amount)).
-				With(fault.Field{Pointer: fmt.Sprintf("/allocations/%d", i), Code: "range", Detail: "parts are more than 0, in the line's currency, one a document, and sum to at most the line"})
+				With(fault.Field{Pointer: fmt.Sprintf("/parts/%d", i), Code: "range", Detail: "parts are more than 0, in the line's currency, one a document, and sum to at most the line"})
 		}
 		left, seen[x.Invoice] = rest, true
 		owed, err := t.Owed(ctx, org, x.Invoice)

@@ -112,29 +112,25 @@ func normalProfile(p store.BillingProfile) (store.BillingProfile, error) {
 	long := func(s string) bool { return len(s) > maxPartyLine || strings.ContainsAny(s, "\n\r") }
 	switch {
 	case len(p.Name) > maxPartyName || strings.ContainsAny(p.Name, "\n\r"):
-		return p, badProfile("/name", fmt.Sprintf("A name has at most %d characters in one line.", maxPartyName))
+		return p, refused("/name", "rule", fmt.Sprintf("A name has at most %d characters in one line.", maxPartyName))
 	case len(p.Address) > maxPartyLines || slices.ContainsFunc(p.Address, long):
-		return p, badProfile("/address", fmt.Sprintf("An address has at most %d lines of %d characters.", maxPartyLines, maxPartyLine))
+		return p, refused("/address", "rule", fmt.Sprintf("An address has at most %d lines of %d characters.", maxPartyLines, maxPartyLine))
 	case !countryCode.MatchString(p.Country):
-		return p, badProfile("/country", "A country is two letters (ISO 3166-1), such as DE; Greece is GR, the United Kingdom GB.")
+		return p, refused("/country", "rule", "A country is two letters (ISO 3166-1), such as DE; Greece is GR, the United Kingdom GB.")
 	case len(p.Postcode) > maxPostcode:
-		return p, badProfile("/postcode", fmt.Sprintf("A postcode has at most %d characters.", maxPostcode))
+		return p, refused("/postcode", "rule", fmt.Sprintf("A postcode has at most %d characters.", maxPostcode))
 	case p.Status != tax.Business && p.Status != tax.Consumer:
-		return p, badProfile("/status", "A buyer is a business or a consumer.")
+		return p, refused("/status", "rule", "A buyer is a business or a consumer.")
 	case p.Locale != "" && !slices.Contains(billing.Locales, p.Locale):
-		return p, badProfile("/locale", "Documents are written in en, de or zh.")
+		return p, refused("/locale", "rule", "Documents are written in en, de or zh.")
 	case len(p.Endpoint) > maxEndpoint || p.Endpoint != "" && !endpoint.MatchString(p.Endpoint):
-		return p, badProfile("/endpoint", "An e-invoice address is scheme:id, such as 9930:DE123456789.")
+		return p, refused("/endpoint", "rule", "An e-invoice address is scheme:id, such as 9930:DE123456789.")
 	case p.TaxID == "":
 		return p, nil
 	}
 	parsed, err := tax.ParseID(string(p.TaxID), p.Country)
 	p.TaxID = parsed
 	return p, err
-}
-
-func badProfile(pointer, detail string) error {
-	return fault.New(fault.Invalid, "request.invalid", detail).With(fault.Field{Pointer: pointer, Code: "rule", Detail: detail})
 }
 
 // CheckTaxID asks about an organization's tax id and keeps the answer. A register
@@ -167,7 +163,7 @@ func (a *App) RecordTaxIDCheck(ctx context.Context, c Caller, o id.Org, answer T
 		return store.TaxIDCheck{}, err
 	}
 	if answer.Source == "" || len(answer.Consultation) > maxConsultation || len(answer.Source) > maxConsultation {
-		return store.TaxIDCheck{}, badProfile("/source", "An answer names who gave it, and its number where it has one.")
+		return store.TaxIDCheck{}, refused("/source", "rule", "An answer names who gave it, and its number where it has one.")
 	}
 	p, err := a.BillingProfile(ctx, c, o)
 	if err != nil {
@@ -183,7 +179,7 @@ func (a *App) keepTaxIDCheck(ctx context.Context, c Caller, o id.Org, i tax.ID, 
 	switch answer.Outcome {
 	case outcomeValid, outcomeInvalid, outcomeUnknown:
 	default:
-		return kept, badProfile("/outcome", "An answer is valid, invalid or unknown.")
+		return kept, refused("/outcome", "rule", "An answer is valid, invalid or unknown.")
 	}
 	err = a.Store.InSystem(ctx, "keep an answer about a tax id", func(t *store.SystemTx) error {
 		kept, err = t.InsertTaxIDCheck(ctx, o, i, store.TaxIDCheck{

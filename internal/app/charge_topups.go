@@ -17,7 +17,7 @@ func (a *App) ChargeTopUp(ctx context.Context, org id.Org, key [16]byte, amount 
 	charge, left, err := payment.Chargeable(amount)
 	payable := err == nil && left.IsZero()
 	return a.Store.InSystem(ctx, "order a top-up", func(t *store.SystemTx) error {
-		if err := lockAccount(ctx, t, org); err != nil {
+		if err := t.LockBillingAccount(ctx, org); err != nil {
 			return err
 		}
 		who, err := t.PaymentCustomer(ctx, org)

@@ -20,7 +20,7 @@ func (a *App) observeCharge(ctx context.Context, provider string, c payment.Char
 		if err != nil {
 			return err
 		}
-		if err := lockAccount(ctx, t, org); err != nil {
+		if err := t.LockBillingAccount(ctx, org); err != nil {
 			return err
 		}
 		attempt := id.PaymentAttempt(asked.ID)

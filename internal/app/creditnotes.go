@@ -34,7 +34,7 @@ func (a *App) CreateCreditNote(ctx context.Context, c Caller, org id.Org, inv id
 		return billing.Invoice{}, err
 	}
 	if len(r.Lines) > 0 && r.Net != nil {
-		return billing.Invoice{}, badProfile("/net", "A credit names lines or one amount, not both.")
+		return billing.Invoice{}, refused("/net", "rule", "A credit names lines or one amount, not both.")
 	}
 	body := map[string]any{"invoice": inv.String(), "lines": creditBody(r.Lines), "net": amountText(r.Net), "reason": r.Reason, "refund": r.Refund}
 	return a.correct(ctx, c, org, inv, body, func(t *store.SystemTx, original billing.Invoice, notes []billing.Invoice) (correction, error) {
@@ -368,13 +368,13 @@ func checkCorrection(c Caller, reason string, r billing.Refund) error {
 		return err
 	}
 	if reason == "" || len(reason) > maxReason {
-		return badProfile("/reason", fmt.Sprintf("A correction has a reason of at most %d characters.", maxReason))
+		return refused("/reason", "rule", fmt.Sprintf("A correction has a reason of at most %d characters.", maxReason))
 	}
 	switch r {
 	case "", billing.RefundWallet, billing.RefundProvider, billing.RefundNone:
 		return nil
 	}
-	return badProfile("/refund", "A refund is wallet, provider or none.")
+	return refused("/refund", "rule", "A refund is wallet, provider or none.")
 }
 
 func creditBody(lines []billing.LineCredit) []map[string]any {

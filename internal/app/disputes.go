@@ -22,7 +22,7 @@ func (a *App) observeDispute(ctx context.Context, provider string, got payment.D
 		if !found {
 			return store.NotFound()
 		}
-		if err := lockAccount(ctx, t, org); err != nil {
+		if err := t.LockBillingAccount(ctx, org); err != nil {
 			return err
 		}
 		d, err := t.LockDispute(ctx, provider, got.Ref)

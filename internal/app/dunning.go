@@ -92,7 +92,7 @@ func (a *App) RunDunning(ctx context.Context) error {
 
 // dun takes at most one step about a document.
 func (a *App) dun(ctx context.Context, t *store.SystemTx, x store.DocumentOf) error {
-	if err := lockAccount(ctx, t, x.Org); err != nil {
+	if err := t.LockBillingAccount(ctx, x.Org); err != nil {
 		return err
 	}
 	d, err := t.LockDunning(ctx, x)

@@ -193,7 +193,7 @@ func (a *App) planCharges(ctx context.Context) (err error) {
 }
 
 func planCharge(ctx context.Context, t *store.SystemTx, x store.Collectable) error {
-	if err := lockAccount(ctx, t, x.Org); err != nil {
+	if err := t.LockBillingAccount(ctx, x.Org); err != nil {
 		return err
 	}
 	owed, err := t.Owed(ctx, x.Org, x.Invoice)

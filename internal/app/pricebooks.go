@@ -237,8 +237,7 @@ func changeOfBook(from, newest, now time.Time) (time.Time, error) {
 
 // monthFrom is the first instant of a calendar month at an instant or after it.
 func monthFrom(t time.Time) time.Time {
-	t = t.UTC()
-	first := time.Date(t.Year(), t.Month(), 1, 0, 0, 0, 0, time.UTC)
+	first := startOfMonth(t)
 	if first.Before(t) {
 		first = first.AddDate(0, 1, 0)
 	}

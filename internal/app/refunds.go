@@ -107,7 +107,7 @@ func overspent(p store.Payment) error {
 
 // orderRefund reserves the money and writes the order down.
 func (a *App) orderRefund(ctx context.Context, t *store.SystemTx, c Caller, org id.Org, pay id.Payment, amount money.Amount, o RefundOrder) error {
-	if err := lockAccount(ctx, t, org); err != nil {
+	if err := t.LockBillingAccount(ctx, org); err != nil {
 		return err
 	}
 	p, err := t.LockPayment(ctx, org, pay)
@@ -244,7 +244,7 @@ func (a *App) observeRefund(ctx context.Context, provider, charge string, got pa
 		if err != nil || !found {
 			return err
 		}
-		if err := lockAccount(ctx, t, org); err != nil {
+		if err := t.LockBillingAccount(ctx, org); err != nil {
 			return err
 		}
 		now, err := t.BusinessNow(ctx)

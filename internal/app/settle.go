@@ -229,7 +229,7 @@ func (a *App) applyCash(ctx context.Context) (err error) {
 }
 
 func (a *App) applyCashOf(ctx context.Context, t *store.SystemTx, org id.Org) error {
-	if err := lockAccount(ctx, t, org); err != nil {
+	if err := t.LockBillingAccount(ctx, org); err != nil {
 		return err
 	}
 	_, currency, err := t.Buyer(ctx, org)
@@ -264,9 +264,4 @@ func (a *App) applyCashOf(ctx context.Context, t *store.SystemTx, org id.Org) er
 		}
 	}
 	return nil
-}
-
-// lockAccount keeps other changes of what an organization owes out.
-func lockAccount(ctx context.Context, t *store.SystemTx, org id.Org) error {
-	return t.LockBillingAccount(ctx, org)
 }

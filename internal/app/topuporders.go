@@ -22,7 +22,7 @@ func (a *App) OrderTopUp(ctx context.Context, c Caller, org id.Org, amount money
 			With(fault.Field{Pointer: "/amount", Code: "range", Detail: "must be more than 0, of what the provider can charge"}).Because(err)
 	}
 	err = a.Store.InSystem(ctx, "order a top-up", func(t *store.SystemTx) error {
-		if err := lockAccount(ctx, t, org); err != nil {
+		if err := t.LockBillingAccount(ctx, org); err != nil {
 			return err
 		}
 		w, err := t.LockWallet(ctx, org)

@@ -50,7 +50,7 @@ func (a *App) WriteOffInvoice(ctx context.Context, c Caller, org id.Org, inv id.
 		if err := permit.Spend(ctx, t); err != nil {
 			return err
 		}
-		if err := lockAccount(ctx, t, org); err != nil {
+		if err := t.LockBillingAccount(ctx, org); err != nil {
 			return err
 		}
 		if owed, err = t.Owed(ctx, org, inv); err != nil {
